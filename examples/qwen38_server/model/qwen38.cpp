@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/qwen38.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "support/error.hpp"
+
+namespace qwen38::model {
+namespace {
+
+constexpr std::int32_t max_rows = 96;       // widest pass whose rows keep their bits on every backend
+constexpr std::int32_t prefill_chunk = 64;  // prefill passes start at multiples of this
+constexpr std::int32_t max_tentative_rows = 16;
+
+ops::attention_shape attention_shape_of(checkpoint::model_config const& c) {
+  return {c.num_attention_heads, c.num_kv_heads, c.head_dim, c.rotary_dim, c.rope_theta,
+          static_cast<float>(c.rms_norm_eps)};
+}
+
+ops::gdn_shape gdn_shape_of(checkpoint::model_config const& c) {
+  return {c.linear_num_key_heads,  c.linear_num_value_heads, c.linear_key_head_dim,
+          c.linear_value_head_dim, c.conv_kernel,            static_cast<float>(c.rms_norm_eps)};
+}
+
+/// A broken call order is a fault of the engine, never of a user.
+void require(bool condition, char const* sentence) {
+  if (!condition) throw error(error_kind::internal, sentence);
+}
+
+}  // namespace
+
+/// Tensors of one pass, max_rows rows each.
+struct qwen38_model::workspace {
+  ops::tensor x;               ///< fp32 residual stream
+  ops::tensor normed;          ///< [hidden]
+  ops::tensor q_gate;          ///< [heads * 2 * head_dim]
+  ops::tensor kv;              ///< [2 * kv_heads * head_dim]
+  ops::tensor attended;        ///< [heads * head_dim]
+  ops::tensor qkvz;            ///< [conv_channels + value_channels]
+  ops::tensor ba;              ///< [2 * value_heads]
+  ops::tensor mixed;           ///< [value_channels]
+  ops::tensor gate_up;         ///< [2 * intermediate]
+  ops::tensor activated;       ///< [intermediate]
+  ops::tensor hidden;          ///< [hidden] normed output of the latest forward()
+  ops::tensor selected;        ///< [hidden] rows whose logits are wanted
+  ops::tensor logits;          ///< [vocab_size]
+  ops::tensor draft_input;     ///< [2 * hidden] embedding half, hidden half
+  ops::tensor draft_source;    ///< [hidden] hidden states that the drafts start from
+  ops::tensor draft_x;         ///< [hidden] residual stream of the rows that draft
+  ops::tensor draft_out;       ///< [hidden] normed MTP output of the pass
+  ops::tensor draft_hidden;    ///< [lanes, hidden] latest MTP output of each lane
+  std::vector<std::unique_ptr<ops::storage>> memory;
+};
+
+qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files, checkpoint::model_config config,
+                           std::unique_ptr<ops::backend> backend, qwen38_options const& options)
+    : files_(std::move(files)), config_(std::move(config)), backend_(std::move(backend)) {
+  if (options.valid_ids < 1 || options.valid_ids > config_.vocab_size) {
+    throw error(error_kind::corrupt_data,
+                "the tokenizer has " + std::to_string(options.valid_ids) + " ids, but the model's vocab_size is " +
+                    std::to_string(config_.vocab_size) + ": expected 1 to vocab_size ids");
+  }
+  if (options.max_context < 1 || options.max_context > config_.max_position_embeddings) {
+    throw error(error_kind::invalid_argument,
+                "context " + std::to_string(options.max_context) + " is out of range: expected 1 to " +
+                    std::to_string(config_.max_position_embeddings) + " (max_position_embeddings)");
+  }
+  weights_ = load_weights(*files_, config_, *backend_);
+
+  limits_.vocab_size = static_cast<std::int32_t>(config_.vocab_size);
+  limits_.valid_ids = options.valid_ids;
+  limits_.max_lanes = options.lanes;
+  limits_.max_context = options.max_context;
+  limits_.max_rows = max_rows;
+  limits_.prefill_chunk = prefill_chunk;
+  limits_.has_mtp = weights_.mtp.has_value();
+
+  ops::attention_shape const attention = attention_shape_of(config_);
+  ops::gdn_shape const gdn = gdn_shape_of(config_);
+  std::int64_t const full = std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
+  std::int64_t const recurrent = std::ssize(config_.layers) - full;
+  // The MTP layer's keys and values follow those of the target's layers.
+  kv_ = backend_->make_kv_cache(attention, full + (limits_.has_mtp ? 1 : 0), options.lanes, options.max_context);
+  gdn_ = backend_->make_gdn_state(gdn, recurrent, options.lanes, max_tentative_rows);
+
+  work_ = std::make_unique<workspace>();
+  auto const make = [&](std::int64_t rows, std::int64_t cols) {
+    ops::tensor view;
+    work_->memory.push_back(backend_->make_tensor(rows, cols, view));
+    return view;
+  };
+  std::int64_t const h = config_.hidden_size;
+  work_->x = make(max_rows, h);
+  work_->normed = make(max_rows, h);
+  work_->q_gate = make(max_rows, attention.num_heads * 2 * attention.head_dim);
+  work_->kv = make(max_rows, 2 * attention.num_kv_heads * attention.head_dim);
+  work_->attended = make(max_rows, attention.num_heads * attention.head_dim);
+  work_->qkvz = make(max_rows, gdn.conv_channels() + gdn.value_channels());
+  work_->ba = make(max_rows, 2 * gdn.num_value_heads);
+  work_->mixed = make(max_rows, gdn.value_channels());
+  work_->gate_up = make(max_rows, 2 * config_.intermediate_size);
+  work_->activated = make(max_rows, config_.intermediate_size);
+  work_->hidden = make(max_rows, h);
+  work_->selected = make(max_rows, h);
+  work_->logits = make(max_rows, config_.vocab_size);
+  if (limits_.has_mtp) {
+    work_->draft_input = make(max_rows, 2 * h);
+    work_->draft_source = make(max_rows, h);
+    work_->draft_x = make(max_rows, h);
+    work_->draft_out = make(max_rows, h);
+    work_->draft_hidden = make(options.lanes, h);
+  }
+}
+
+qwen38_model::~qwen38_model() = default;
+
+qwen38_model::memory_use qwen38_model::get_memory_use() const noexcept {
+  return {weights_.packed_bytes, kv_->resident_bytes(), gdn_->resident_bytes()};
+}
+
+void qwen38_model::reset(int lane) { backend_->gdn_reset(*gdn_, lane); }
+
+void qwen38_model::keep(int lane, std::int64_t rows) { backend_->gdn_keep(*gdn_, lane, rows); }
+
+void qwen38_model::report(std::int64_t layer, ops::tensor x) {
+  if (!tap_) return;
+  std::vector<float> rows(static_cast<std::size_t>(x.rows * x.cols));
+  backend_->read(x, rows);
+  tap_(layer, rows);
+}
+
+void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_layer,
+                                 std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x) {
+  ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
+  ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
+  ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
+  backend_->matmul(*w.kv, normed, kv, false);
+  backend_->store_kv(*kv_, cache_layer, spans, kv, *w.k_norm);
+  backend_->matmul(*w.q_gate, normed, q_gate, false);
+  backend_->attention(*kv_, cache_layer, spans, q_gate, *w.q_norm, attended);
+  backend_->matmul(*w.out, attended, x, true);
+}
+
+void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
+                           std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x) {
+  ops::tensor const qkvz = work_->qkvz.slice_rows(0, x.rows);
+  ops::tensor const ba = work_->ba.slice_rows(0, x.rows);
+  ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
+  backend_->matmul(*w.qkvz, normed, qkvz, false);
+  backend_->matmul(*w.ba, normed, ba, false);
+  backend_->gdn(*gdn_, state_layer, spans, qkvz, ba, w.view(), mixed);
+  backend_->matmul(*w.out, mixed, x, true);
+}
+
+void qwen38_model::add_mlp(layer_weights const& w, ops::tensor x) {
+  ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
+  ops::tensor const gate_up = work_->gate_up.slice_rows(0, x.rows);
+  ops::tensor const activated = work_->activated.slice_rows(0, x.rows);
+  backend_->rms_norm(x, *w.post_norm, static_cast<float>(config_.rms_norm_eps), normed);
+  backend_->matmul(*w.mlp.gate_up, normed, gate_up, false);
+  backend_->silu_mul(gate_up, activated);
+  backend_->matmul(*w.mlp.down, activated, x, true);
+}
+
+void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer,
+                             std::span<ops::row_span const> spans, ops::tensor x) {
+  ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
+  backend_->rms_norm(x, *w.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
+  if (auto const* attention = std::get_if<attention_weights>(&w.mixer)) {
+    add_attention(*attention, cache_layer, spans, normed, x);
+  } else {
+    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, spans, normed, x);
+  }
+  add_mlp(w, x);
+}
+
+std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batch) {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int64_t> wanted;
+  latest_.clear();
+  for (sequence_rows const& sequence : batch) {
+    std::int64_t const first = std::ssize(ids);
+    std::int64_t const rows = std::ssize(sequence.ids);
+    require(sequence.lane >= 0 && sequence.lane < limits_.max_lanes, "forward: no such lane");
+    require(rows > 0 && first + rows <= max_rows, "forward: a pass holds 1 to 96 rows");
+    require(!sequence.tentative || rows <= max_tentative_rows, "forward: at most 16 rows may be tentative");
+    require(sequence.position >= 0 && sequence.position + rows <= limits_.max_context,
+            "forward: rows beyond the declared context");
+    latest_.push_back({sequence.lane, sequence.position, first, rows, sequence.tentative});
+    ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
+    for (std::int64_t r = sequence.logits_from; r < rows; ++r) wanted.push_back(first + r);
+  }
+  std::int64_t const rows = std::ssize(ids);
+  ops::tensor const x = work_->x.slice_rows(0, rows);
+  backend_->embed(weights_.embedding.rows, weights_.embedding.type, ids, x);
+  std::int64_t attention_layer = 0;
+  std::int64_t gdn_layer = 0;
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
+    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, latest_, x);
+    report(static_cast<std::int64_t>(i), x);
+  }
+  ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
+  backend_->rms_norm(x, *weights_.norm, static_cast<float>(config_.rms_norm_eps), hidden);
+  report(config_.num_hidden_layers, hidden);
+  if (wanted.empty()) return {};
+
+  std::int64_t const count = std::ssize(wanted);
+  ops::tensor const selected = work_->selected.slice_rows(0, count);
+  ops::tensor const logits = work_->logits.slice_rows(0, count);
+  backend_->gather_rows(hidden, wanted, selected);
+  backend_->matmul(*weights_.head, selected, logits, false);
+  logits_.resize(static_cast<std::size_t>(count * config_.vocab_size));
+  backend_->read(logits, logits_);
+  return logits_;
+}
+
+std::int64_t qwen38_model::hidden_row(int lane, std::int64_t position) const {
+  for (ops::row_span const& span : latest_) {
+    if (span.lane == lane && position >= span.position && position < span.position + span.rows) {
+      return span.first_row + position - span.position;
+    }
+  }
+  throw error(error_kind::internal, "draft: the latest pass does not hold the hidden states asked for");
+}
+
+void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) {
+  require(limits_.has_mtp, "draft: the model has no MTP layer");
+  require(batch.size() == next_ids.size(), "draft: one result per sequence");
+  mtp_weights const& mtp = *weights_.mtp;
+  float const eps = static_cast<float>(config_.rms_norm_eps);
+  std::int64_t const h = config_.hidden_size;
+
+  // Rows of the pass and, of those, the last row of each sequence that drafts.
+  std::vector<std::int32_t> ids;
+  std::vector<ops::row_span> spans;
+  std::vector<ops::row_span> last_spans;
+  std::vector<std::int64_t> last_rows;
+  for (draft_rows const& sequence : batch) {
+    std::int64_t const first = std::ssize(ids);
+    std::int64_t const rows = std::ssize(sequence.ids);
+    require(rows > 0 && first + rows <= max_rows, "draft: a pass holds 1 to 96 rows");
+    require(sequence.from_target || rows == 1, "draft: a chained draft has one row");
+    require(sequence.position + rows <= limits_.max_context, "draft: rows beyond the declared context");
+    spans.push_back({sequence.lane, sequence.position, first, rows, false});
+    ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      ops::tensor const source = sequence.from_target ? work_->hidden : work_->draft_hidden;
+      std::int64_t const row = sequence.from_target ? hidden_row(sequence.lane, sequence.position + r)
+                                                    : static_cast<std::int64_t>(sequence.lane);
+      backend_->gather_rows(source, std::span(&row, 1), work_->draft_source.slice_rows(first + r, 1));
+    }
+    if (sequence.want_draft) {
+      last_spans.push_back({sequence.lane, sequence.position + rows - 1, std::ssize(last_rows), 1, false});
+      last_rows.push_back(first + rows - 1);
+    }
+  }
+
+  // x = fc [N(embedding) ; N(hidden)]
+  std::int64_t const rows = std::ssize(ids);
+  ops::tensor const input = work_->draft_input.slice_rows(0, rows);
+  ops::tensor const x = work_->x.slice_rows(0, rows);
+  ops::tensor const normed = work_->normed.slice_rows(0, rows);
+  backend_->embed(weights_.embedding.rows, weights_.embedding.type, ids, x);
+  backend_->rms_norm(x, *mtp.embedding_norm, eps, input.slice_cols(0, h));
+  backend_->rms_norm(work_->draft_source.slice_rows(0, rows), *mtp.hidden_norm, eps, input.slice_cols(h, h));
+  backend_->matmul(*mtp.fc, input, x, false);
+
+  // Earlier rows leave only their keys and values behind.
+  attention_weights const& attention = std::get<attention_weights>(mtp.layer.mixer);
+  std::int64_t const cache_layer = std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
+  if (rows > std::ssize(last_rows)) {
+    backend_->rms_norm(x, *mtp.layer.input_norm, eps, normed);
+    ops::tensor const kv = work_->kv.slice_rows(0, rows);
+    backend_->matmul(*attention.kv, normed, kv, false);
+    backend_->store_kv(*kv_, cache_layer, spans, kv, *attention.k_norm);
+  }
+  std::ranges::fill(next_ids, -1);
+  if (last_rows.empty()) return;
+
+  std::int64_t const count = std::ssize(last_rows);
+  ops::tensor const last_x = work_->draft_x.slice_rows(0, count);
+  ops::tensor const out = work_->draft_out.slice_rows(0, count);
+  ops::tensor const logits = work_->logits.slice_rows(0, count);
+  backend_->gather_rows(x, last_rows, last_x);
+  run_layer(mtp.layer, cache_layer, last_spans, last_x);
+  backend_->rms_norm(last_x, *mtp.norm, eps, out);
+  backend_->matmul(*weights_.head, out, logits, false);
+  std::vector<std::int32_t> drafts(static_cast<std::size_t>(count));
+  backend_->argmax(logits, limits_.valid_ids, drafts);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (!batch[i].want_draft) continue;
+    std::int64_t const row = static_cast<std::int64_t>(next);
+    backend_->gather_rows(out, std::span(&row, 1), work_->draft_hidden.slice_rows(batch[i].lane, 1));
+    next_ids[i] = drafts[next++];
+  }
+}
+
+std::vector<float> qwen38_model::draft_hidden(int lane) {
+  std::vector<float> values(static_cast<std::size_t>(config_.hidden_size));
+  backend_->read(work_->draft_hidden.slice_rows(lane, 1), values);
+  return values;
+}
+
+}  // namespace qwen38::model

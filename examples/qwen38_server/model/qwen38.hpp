@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/config.hpp"
+#include "checkpoint/repository.hpp"
+#include "model/causal_lm.hpp"
+#include "model/weights.hpp"
+#include "ops/backend.hpp"
+
+namespace qwen38::model {
+
+struct qwen38_options {
+  std::int32_t valid_ids = 0;  ///< ids the tokenizer knows; rows of the head beyond are padding
+  std::int32_t lanes = 1;
+  std::int64_t max_context = 4096;
+};
+
+/// The Qwen3.5/3.6/3.8 text model: Gated DeltaNet and gated full-attention layers, and the MTP drafter.
+/// Written once against ops::backend.
+class qwen38_model final : public causal_lm {
+ public:
+  qwen38_model(std::shared_ptr<checkpoint::repository> files, checkpoint::model_config config,
+               std::unique_ptr<ops::backend> backend, qwen38_options const& options);
+  ~qwen38_model() override;
+
+  [[nodiscard]] limits const& get_limits() const noexcept override { return limits_; }
+  void reset(int lane) override;
+  std::span<float const> forward(std::span<sequence_rows const> batch) override;
+  void keep(int lane, std::int64_t rows) override;
+  void draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) override;
+
+  /// Bytes that stay resident: packed weights, KV cache, recurrent state.
+  struct memory_use {
+    std::size_t weights = 0;
+    std::size_t kv_cache = 0;
+    std::size_t gdn_state = 0;
+  };
+  [[nodiscard]] memory_use get_memory_use() const noexcept;
+
+  /// Called with the fp32 rows [rows, hidden] after each layer (index 0 ..), and with the normed output under
+  /// index num_hidden_layers. For tests against an oracle.
+  using tap = std::function<void(std::int64_t layer, std::span<float const> rows)>;
+  void set_tap(tap observer) { tap_ = std::move(observer); }
+  /// The MTP hidden state (after mtp.norm) of the lane's latest draft().
+  [[nodiscard]] std::vector<float> draft_hidden(int lane);
+
+ private:
+  struct workspace;
+
+  void run_layer(layer_weights const& w, std::int64_t cache_layer, std::span<ops::row_span const> spans,
+                 ops::tensor x);
+  void add_attention(attention_weights const& w, std::int64_t cache_layer, std::span<ops::row_span const> spans,
+                     ops::tensor normed, ops::tensor x);
+  void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer, std::span<ops::row_span const> spans,
+               ops::tensor normed, ops::tensor x);
+  void add_mlp(layer_weights const& w, ops::tensor x);
+  void report(std::int64_t layer, ops::tensor x);
+  [[nodiscard]] std::int64_t hidden_row(int lane, std::int64_t position) const;
+
+  std::shared_ptr<checkpoint::repository> files_;
+  checkpoint::model_config config_;
+  std::unique_ptr<ops::backend> backend_;
+  limits limits_;
+  model_weights weights_;
+  std::unique_ptr<ops::kv_cache> kv_;
+  std::unique_ptr<ops::gdn_state> gdn_;
+  std::unique_ptr<workspace> work_;
+  std::vector<ops::row_span> latest_;  ///< spans of the latest forward(), whose hidden rows are still held
+  std::vector<float> logits_;
+  tap tap_;
+};
+
+}  // namespace qwen38::model

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/weights.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "checkpoint/linear.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::model {
+namespace {
+
+/// Looks tensors up by the published names and hands them to the backend.
+class loader {
+ public:
+  loader(checkpoint::repository& files, checkpoint::model_config const& config, ops::backend& backend)
+      : files_(files), config_(config), backend_(backend), prefix_(checkpoint::text_prefix(files)) {}
+
+  model_weights load() {
+    model_weights all;
+    checkpoint::dense_view const embedding =
+        checkpoint::find_dense(files_, prefix_ + "embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
+    all.embedding = embedding_of(embedding);
+    for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+      all.layers.push_back(layer(prefix_ + "layers." + std::to_string(i) + ".",
+                                 config_.layers[static_cast<std::size_t>(i)]));
+    }
+    all.norm = norm(prefix_ + "norm.weight", config_.hidden_size);
+    all.head = config_.tie_word_embeddings ? tied_head(embedding)
+                                           : fused({{"lm_head", config_.vocab_size}}, config_.hidden_size);
+    if (config_.mtp_num_hidden_layers > 0) all.mtp = mtp();
+    files_.require_all_used();
+    all.packed_bytes = packed_bytes_;
+    return all;
+  }
+
+ private:
+  struct module_rows {
+    std::string name;
+    std::int64_t n;
+  };
+
+  static embedding_table embedding_of(checkpoint::dense_view const& view) {
+    if (view.type == qpn::dtype::f32) {
+      throw error(error_kind::unsupported, "tensor " + view.name + " is F32: expected a BF16 or F16 embedding");
+    }
+    return {view.bytes.data(), view.type};
+  }
+
+  std::unique_ptr<ops::linear> tied_head(checkpoint::dense_view const& embedding) {
+    embedding_table const table = embedding_of(embedding);
+    qpn::weight_part part{};
+    part.n = config_.vocab_size;
+    part.codes = table.rows;
+    return packed({"embed_tokens as head", qpn::format_id::dense16, table.type, qpn::scale_mode::none, config_.hidden_size, {&part, 1}});
+  }
+
+  std::unique_ptr<ops::linear> packed(ops::linear_source const& source) {
+    auto matrix = backend_.make_linear(source);
+    packed_bytes_ += matrix->resident_bytes();
+    return matrix;
+  }
+
+  std::unique_ptr<ops::constants> vector(std::string const& name, std::vector<std::int64_t> const& shape) {
+    return backend_.make_constants(checkpoint::find_dense(files_, name, shape).to_f32());
+  }
+  std::unique_ptr<ops::constants> norm(std::string const& name, std::int64_t size) { return vector(name, {size}); }
+
+  /// One packed matrix of one or several modules along n, each keeping its own scales.
+  std::unique_ptr<ops::linear> fused(std::vector<module_rows> const& modules, std::int64_t k) {
+    std::vector<checkpoint::linear_view> views;
+    std::vector<qpn::weight_part> parts;
+    for (module_rows const& module : modules) {
+      views.push_back(checkpoint::find_linear(files_, module.name, module.n, k));
+      parts.push_back(checkpoint::to_part(views.back()));
+      if (views.back().cls != views.front().cls) {
+        throw error(error_kind::unsupported,
+                    "module " + module.name + " is " + std::string(to_string(views.back().cls)) + " but " +
+                        views.front().module + " is " + std::string(to_string(views.front().cls)) +
+                        ": the same class is expected of both, since they are read as one matrix");
+      }
+    }
+    ops::linear_source source;
+    source.format = views.front().format;
+    source.dense_type = views.front().dense_type;
+    source.scales = views.front().scales;
+    std::string name = modules.front().name;
+    for (std::size_t i = 1; i < modules.size(); ++i) name += " + " + modules[i].name;
+    source.name = name;
+    source.k = k;
+    source.parts = parts;
+    return packed(source);
+  }
+
+  attention_weights attention(std::string const& base) {
+    std::int64_t const h = config_.hidden_size;
+    std::int64_t const q = config_.num_attention_heads * config_.head_dim;
+    std::int64_t const kv = config_.num_kv_heads * config_.head_dim;
+    attention_weights w;
+    w.q_gate = fused({{base + "q_proj", 2 * q}}, h);
+    w.kv = fused({{base + "k_proj", kv}, {base + "v_proj", kv}}, h);
+    w.out = fused({{base + "o_proj", h}}, q);
+    w.q_norm = norm(base + "q_norm.weight", config_.head_dim);
+    w.k_norm = norm(base + "k_norm.weight", config_.head_dim);
+    return w;
+  }
+
+  gdn_layer_weights gdn(std::string const& base) {
+    std::int64_t const h = config_.hidden_size;
+    std::int64_t const heads = config_.linear_num_value_heads;
+    std::int64_t const value = heads * config_.linear_value_head_dim;
+    std::int64_t const channels = 2 * config_.linear_num_key_heads * config_.linear_key_head_dim + value;
+    gdn_layer_weights w;
+    w.qkvz = fused({{base + "in_proj_qkv", channels}, {base + "in_proj_z", value}}, h);
+    w.ba = fused({{base + "in_proj_b", heads}, {base + "in_proj_a", heads}}, h);
+    w.out = fused({{base + "out_proj", h}}, value);
+    w.conv = vector(base + "conv1d.weight", {channels, 1, config_.conv_kernel});
+    w.a_log = norm(base + "A_log", heads);
+    w.dt_bias = norm(base + "dt_bias", heads);
+    w.norm = norm(base + "norm.weight", config_.linear_value_head_dim);
+    return w;
+  }
+
+  layer_weights layer(std::string const& base, checkpoint::layer_kind kind) {
+    std::int64_t const h = config_.hidden_size;
+    std::int64_t const intermediate = config_.intermediate_size;
+    layer_weights w;
+    w.input_norm = norm(base + "input_layernorm.weight", h);
+    if (kind == checkpoint::layer_kind::full_attention) {
+      w.mixer = attention(base + "self_attn.");
+    } else {
+      w.mixer = gdn(base + "linear_attn.");
+    }
+    w.post_norm = norm(base + "post_attention_layernorm.weight", h);
+    w.mlp.gate_up = fused({{base + "mlp.gate_proj", intermediate}, {base + "mlp.up_proj", intermediate}}, h);
+    w.mlp.down = fused({{base + "mlp.down_proj", h}}, intermediate);
+    return w;
+  }
+
+  mtp_weights mtp() {
+    std::int64_t const h = config_.hidden_size;
+    mtp_weights w;
+    w.embedding_norm = norm("mtp.pre_fc_norm_embedding.weight", h);
+    w.hidden_norm = norm("mtp.pre_fc_norm_hidden.weight", h);
+    w.fc = fused({{"mtp.fc", h}}, 2 * h);
+    w.layer = layer("mtp.layers.0.", checkpoint::layer_kind::full_attention);
+    w.norm = norm("mtp.norm.weight", h);
+    return w;
+  }
+
+  checkpoint::repository& files_;
+  checkpoint::model_config const& config_;
+  ops::backend& backend_;
+  std::string const prefix_;
+  std::size_t packed_bytes_ = 0;
+};
+
+}  // namespace
+
+model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
+                           ops::backend& backend) {
+  return loader(files, config, backend).load();
+}
+
+}  // namespace qwen38::model

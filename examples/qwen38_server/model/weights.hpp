@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <qpn/dtype.hpp>
+#include <variant>
+#include <vector>
+
+#include "checkpoint/config.hpp"
+#include "checkpoint/repository.hpp"
+#include "ops/backend.hpp"
+
+namespace qwen38::model {
+
+struct attention_weights {
+  std::unique_ptr<ops::linear> q_gate;  ///< [num_heads * 2 * head_dim, hidden], per head query then gate
+  std::unique_ptr<ops::linear> kv;      ///< [k | v]
+  std::unique_ptr<ops::linear> out;
+  std::unique_ptr<ops::constants> q_norm;
+  std::unique_ptr<ops::constants> k_norm;
+};
+
+struct gdn_layer_weights {
+  std::unique_ptr<ops::linear> qkvz;  ///< [q | k | v | z]
+  std::unique_ptr<ops::linear> ba;    ///< [b | a]
+  std::unique_ptr<ops::linear> out;
+  std::unique_ptr<ops::constants> conv;
+  std::unique_ptr<ops::constants> a_log;
+  std::unique_ptr<ops::constants> dt_bias;
+  std::unique_ptr<ops::constants> norm;
+
+  [[nodiscard]] ops::gdn_weights view() const { return {conv.get(), a_log.get(), dt_bias.get(), norm.get()}; }
+};
+
+struct mlp_weights {
+  std::unique_ptr<ops::linear> gate_up;
+  std::unique_ptr<ops::linear> down;
+};
+
+struct layer_weights {
+  std::unique_ptr<ops::constants> input_norm;
+  std::variant<gdn_layer_weights, attention_weights> mixer;
+  std::unique_ptr<ops::constants> post_norm;
+  mlp_weights mlp;
+};
+
+struct mtp_weights {
+  std::unique_ptr<ops::constants> embedding_norm;
+  std::unique_ptr<ops::constants> hidden_norm;
+  std::unique_ptr<ops::linear> fc;  ///< [hidden, 2 hidden], embedding half first
+  layer_weights layer;              ///< full attention
+  std::unique_ptr<ops::constants> norm;
+};
+
+/// 16-bit rows [vocab_size, hidden] in the checkpoint's own mapping, on any byte.
+struct embedding_table {
+  std::byte const* rows = nullptr;
+  qpn::dtype type = qpn::dtype::bf16;
+};
+
+struct model_weights {
+  embedding_table embedding;
+  std::vector<layer_weights> layers;
+  std::unique_ptr<ops::constants> norm;
+  std::unique_ptr<ops::linear> head;
+  std::optional<mtp_weights> mtp;
+  std::size_t packed_bytes = 0;  ///< of all linears
+};
+
+/// Packs every tensor of the checkpoint for `backend`; a tensor that is neither used nor on the list of ignored names
+/// is an error. `files` must outlive the result (the embedding stays in its mapping).
+model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
+                           ops::backend& backend);
+
+}  // namespace qwen38::model

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <qpn/format.hpp>
+#include <qpn/packed_weight.hpp>
+#include <qpn/prepack.hpp>
+#include <span>
+#include <string_view>
+
+#include "ops/tensor.hpp"
+
+/// The operations a model is written against, once for every device.
+///
+/// Promise kept by every backend: rows are independent. A row's result is the same bits whatever else is in the
+/// call, and recurrent and attention results do not depend on how earlier tokens were cut into calls.
+namespace qwen38::ops {
+
+/// Memory of the backend.
+class storage {
+ public:
+  virtual ~storage() = default;
+};
+
+/// A matrix y = x W^T, with W [n, k] in a packed low-bit or 16-bit format.
+class linear {
+ public:
+  virtual ~linear() = default;
+  [[nodiscard]] virtual std::int64_t n() const noexcept = 0;
+  [[nodiscard]] virtual std::int64_t k() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t resident_bytes() const noexcept = 0;
+};
+
+/// fp32 constants: norm weights, convolution taps, gates.
+class constants {
+ public:
+  virtual ~constants() = default;
+  [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
+};
+
+struct linear_source {
+  std::string_view name;  ///< for messages
+  qpn::format_id format = qpn::format_id::dense16;
+  qpn::dtype dense_type = qpn::dtype::bf16;
+  qpn::scale_mode scales = qpn::scale_mode::none;
+  std::int64_t k = 0;
+  std::span<qpn::weight_part const> parts;  ///< fused along n, each keeping its own scales
+};
+
+struct attention_shape {
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t rotary_dim = 0;
+  double rope_theta = 0;
+  float eps = 0;
+};
+
+/// Keys and values of all attention layers and lanes: fp16, stored with saturation.
+class kv_cache {
+ public:
+  virtual ~kv_cache() = default;
+  [[nodiscard]] virtual std::size_t resident_bytes() const noexcept = 0;
+};
+
+struct gdn_shape {
+  std::int64_t num_key_heads = 0;
+  std::int64_t num_value_heads = 0;
+  std::int64_t key_dim = 0;    ///< per head
+  std::int64_t value_dim = 0;  ///< per head
+  std::int64_t conv_kernel = 0;
+  float eps = 0;
+
+  [[nodiscard]] std::int64_t key_channels() const noexcept { return num_key_heads * key_dim; }
+  [[nodiscard]] std::int64_t value_channels() const noexcept { return num_value_heads * value_dim; }
+  /// q | k | v, the channels that pass the convolution.
+  [[nodiscard]] std::int64_t conv_channels() const noexcept { return 2 * key_channels() + value_channels(); }
+};
+
+/// Recurrent state of all GDN layers and lanes: fp32 S [value head][key_dim][value_dim] and the last conv_kernel - 1
+/// raw columns, plus the record of each lane's latest tentative rows.
+class gdn_state {
+ public:
+  virtual ~gdn_state() = default;
+  [[nodiscard]] virtual std::size_t resident_bytes() const noexcept = 0;
+};
+
+struct gdn_weights {
+  constants const* conv = nullptr;     ///< [conv_channels, conv_kernel], last tap = current token
+  constants const* a_log = nullptr;    ///< [num_value_heads]
+  constants const* dt_bias = nullptr;  ///< [num_value_heads]
+  constants const* norm = nullptr;     ///< [value_dim], plain weight (no + 1)
+};
+
+class backend {
+ public:
+  virtual ~backend() = default;
+
+  // Memory. Everything is zero when handed out.
+  virtual std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols, tensor& view) = 0;
+  virtual std::unique_ptr<linear> make_linear(linear_source const& source) = 0;
+  virtual std::unique_ptr<constants> make_constants(std::span<float const> values) = 0;
+  virtual std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
+                                                  std::int64_t lanes, std::int64_t max_context) = 0;
+  virtual std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
+                                                    std::int64_t lanes, std::int64_t max_tentative_rows) = 0;
+
+  /// y[r, :] = table[ids[r], :], table bf16 or f16 [vocab, cols], on any byte of host memory.
+  virtual void embed(std::byte const* table, qpn::dtype table_type, std::span<std::int32_t const> ids,
+                     tensor y) = 0;
+  /// y = x * rsqrt(mean(x^2) + eps) * (1 + w), fp32.
+  virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
+  /// y = x W^T, or y += x W^T.
+  virtual void matmul(linear const& w, tensor x, tensor y, bool accumulate) = 0;
+  /// y = silu(gate) * up, gate_up = [gate | up].
+  virtual void silu_mul(tensor gate_up, tensor y) = 0;
+  /// Copies rows[i] of x to row i of y.
+  virtual void gather_rows(tensor x, std::span<std::int64_t const> rows, tensor y) = 0;
+  /// Lowest index of the largest of the first `valid` columns of each row.
+  virtual void argmax(tensor x, std::int64_t valid, std::span<std::int32_t> ids) = 0;
+
+  /// kv = [k | v] rows. k: norm with (1 + w) over each head, RoPE; both are written to the cache.
+  virtual void store_kv(kv_cache& cache, std::int64_t layer, std::span<row_span const> spans, tensor kv,
+                        constants const& k_norm) = 0;
+  /// q_gate: per head head_dim query values, then head_dim gate values. q: norm with (1 + w), RoPE; causal softmax
+  /// attention over the lane's cache, scale head_dim^-1/2; out = attention * sigmoid(gate).
+  virtual void attention(kv_cache const& cache, std::int64_t layer, std::span<row_span const> spans,
+                         tensor q_gate, constants const& q_norm, tensor out) = 0;
+
+  /// Gated DeltaNet mixer of one layer, from projections to the gated norm.
+  /// qkvz = [q | k | v | z] rows, ba = [b | a] rows, out [rows, value_channels].
+  virtual void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans, tensor qkvz,
+                   tensor ba, gdn_weights const& w, tensor out) = 0;
+  /// Folds the first `rows` rows of the lane's record into its state, in all layers, and forgets the record.
+  virtual void gdn_keep(gdn_state& state, int lane, std::int64_t rows) = 0;
+  virtual void gdn_reset(gdn_state& state, int lane) = 0;
+
+  /// Host copy of fp32 rows; waits for the work before it.
+  virtual void read(tensor x, std::span<float> out) = 0;
+};
+
+}  // namespace qwen38::ops

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "ops/backend.hpp"
+
+namespace qwen38::ops::cpu {
+
+/// The embedded default and the reference of other backends. Activations are fp32; `threads` includes the caller.
+/// One caller at a time.
+std::unique_ptr<backend> make_backend(int threads);
+
+}  // namespace qwen38::ops::cpu

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "checkpoint/config.hpp"
+#include "checkpoint/repository.hpp"
+#include "model/qwen38.hpp"
+#include "ops/cpu/cpu_backend.hpp"
+
+namespace qwen38::test {
+
+/// The oracle's checkpoint: 4 layers, 500 of 512 ids valid, every norm, gate and tap random.
+inline constexpr char const* tiny_directory = "golden/tiny";
+inline constexpr std::int32_t tiny_valid_ids = 500;
+
+inline std::unique_ptr<model::qwen38_model> open_model(std::filesystem::path const& directory,
+                                                       std::int32_t valid_ids, int lanes = 1, int threads = 2,
+                                                       std::int64_t context = 512) {
+  return std::make_unique<model::qwen38_model>(std::make_shared<checkpoint::repository>(directory),
+                                               checkpoint::load_model_config(directory),
+                                               ops::cpu::make_backend(threads),
+                                               model::qwen38_options{valid_ids, lanes, context});
+}
+
+/// Logits [ids, vocab_size] of a whole sequence, fed in passes that end at `cuts`.
+inline std::vector<float> all_logits(model::causal_lm& lm, int lane, std::vector<std::int32_t> const& ids,
+                                     std::vector<std::size_t> cuts = {}) {
+  lm.reset(lane);
+  cuts.push_back(ids.size());
+  std::vector<float> logits;
+  std::size_t first = 0;
+  for (std::size_t cut : cuts) {
+    model::sequence_rows const rows{lane, static_cast<std::int64_t>(first),
+                                    std::span(ids).subspan(first, cut - first), false, 0};
+    auto const part = lm.forward({&rows, 1});
+    logits.insert(logits.end(), part.begin(), part.end());
+    first = cut;
+  }
+  return logits;
+}
+
+/// A fixed sequence of valid ids.
+inline std::vector<std::int32_t> some_ids(std::size_t count, std::uint32_t seed) {
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < count; ++i) {
+    seed = seed * 1664525U + 1013904223U;
+    ids.push_back(static_cast<std::int32_t>((seed >> 8) % tiny_valid_ids));
+  }
+  return ids;
+}
+
+}  // namespace qwen38::test
