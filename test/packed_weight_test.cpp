@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <qpn/packed_weight.hpp>
+#include <type_traits>
+
+#include "support/published_weight.hpp"
+
+namespace {
+
+using qpn::dtype;
+using qpn::format_id;
+using qpn::packed_layout;
+using qpn::scale_mode;
+using qpn::status;
+using qpn::status_code;
+
+static_assert(std::is_trivially_copyable_v<packed_layout>);
+static_assert(std::is_trivially_copyable_v<qpn::packed_weight>);
+
+packed_layout make(format_id format, scale_mode scale, std::int64_t n, std::int64_t k,
+                   dtype dense = dtype::f16) {
+  packed_layout layout;
+  status const made = qpn::make_packed_layout(format, scale, n, k, dense, layout);
+  EXPECT_TRUE(made.ok()) << made.what;
+  return layout;
+}
+
+status_code refuse(format_id format, scale_mode scale, std::int64_t n, std::int64_t k,
+                   dtype dense = dtype::f16) {
+  packed_layout layout;
+  packed_layout const untouched = layout;
+  status const made = qpn::make_packed_layout(format, scale, n, k, dense, layout);
+  EXPECT_EQ(layout, untouched) << "a refused layout must not be written";
+  return made.code;
+}
+
+}  // namespace
+
+TEST(packed_weight, sections_of_an_nvfp4_weight_are_where_hand_arithmetic_puts_them) {
+  packed_layout const layout = make(format_id::nvfp4, scale_mode::tensor, 33, 48);
+  EXPECT_EQ(layout.padded_n, 64);
+  EXPECT_EQ(layout.padded_k, 48);
+  EXPECT_EQ(layout.code_type, dtype::e2m1);
+  EXPECT_EQ(layout.codes_offset, 0);
+  EXPECT_EQ(layout.block_scales_offset, 64 * 24);
+  EXPECT_EQ(layout.scales_offset, 64 * 24 + 64 * 3);
+  EXPECT_EQ(layout.total_bytes,
+            64 * 24 + 64 * 3 + 64);  // two fp32 scales take one line of 64 bytes
+}
+
+TEST(packed_weight, sections_of_an_fp8_channel_weight_are_where_hand_arithmetic_puts_them) {
+  packed_layout const layout = make(format_id::fp8, scale_mode::channel, 1, 1);
+  EXPECT_EQ(layout.padded_n, 32);
+  EXPECT_EQ(layout.padded_k, 16);
+  EXPECT_EQ(layout.block_scales_offset, 512);
+  EXPECT_EQ(layout.scales_offset, 512);
+  EXPECT_EQ(layout.total_bytes, 512 + 128);
+}
+
+TEST(packed_weight, a_dense_weight_has_codes_only) {
+  packed_layout const layout = make(format_id::dense16, scale_mode::none, 32, 17, dtype::bf16);
+  EXPECT_EQ(layout.code_type, dtype::bf16);
+  EXPECT_EQ(layout.total_bytes, 32 * 32 * 2);
+  EXPECT_EQ(layout.scales_offset, layout.total_bytes);
+}
+
+TEST(packed_weight, sections_are_aligned_disjoint_and_large_enough_for_ragged_shapes) {
+  for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
+    for (std::int64_t n : {1, 31, 32, 33, 100, 4096}) {
+      for (std::int64_t k : {16, 32, 48, 1536}) {
+        packed_layout const layout = make(kind.format, kind.scale, n, k, kind.dense_type);
+        SCOPED_TRACE(testing::Message() << kind << " n " << n << " k " << k);
+        EXPECT_TRUE(qpn::is_valid(layout));
+        EXPECT_EQ(layout.codes_offset % 64, 0);
+        EXPECT_EQ(layout.block_scales_offset % 64, 0);
+        EXPECT_EQ(layout.scales_offset % 64, 0);
+        EXPECT_GE((layout.block_scales_offset - layout.codes_offset) * 8,
+                  layout.padded_n * layout.padded_k * qpn::bits(layout.code_type));
+        std::int64_t const groups = kind.format == format_id::nvfp4 ? k / 16 : 0;
+        EXPECT_GE(layout.scales_offset - layout.block_scales_offset, layout.padded_n * groups);
+        std::int64_t const scales = kind.scale == scale_mode::none     ? 0
+                                    : kind.scale == scale_mode::tensor ? layout.padded_n / 32
+                                                                       : layout.padded_n;
+        EXPECT_GE(layout.total_bytes - layout.scales_offset, scales * 4);
+      }
+    }
+  }
+}
+
+TEST(packed_weight, what_a_format_does_not_take_is_refused) {
+  EXPECT_EQ(refuse(static_cast<format_id>(0), scale_mode::none, 32, 32),
+            status_code::unsupported_format);
+  EXPECT_EQ(refuse(format_id::nvfp4, scale_mode::none, 32, 32), status_code::unsupported_format);
+  EXPECT_EQ(refuse(format_id::fp8, scale_mode::none, 32, 32), status_code::unsupported_format);
+  EXPECT_EQ(refuse(format_id::dense16, scale_mode::tensor, 32, 32),
+            status_code::unsupported_format);
+  EXPECT_EQ(refuse(format_id::dense16, scale_mode::none, 32, 32, dtype::f32),
+            status_code::unsupported_format);
+  EXPECT_EQ(refuse(format_id::fp8, static_cast<scale_mode>(9), 32, 32),
+            status_code::unsupported_format);
+}
+
+TEST(packed_weight, shapes_that_cannot_be_packed_are_refused) {
+  EXPECT_EQ(refuse(format_id::fp8, scale_mode::tensor, 0, 32), status_code::invalid_shape);
+  EXPECT_EQ(refuse(format_id::fp8, scale_mode::tensor, 32, -1), status_code::invalid_shape);
+  EXPECT_EQ(refuse(format_id::nvfp4, scale_mode::tensor, 32, 8), status_code::invalid_shape);
+  EXPECT_EQ(refuse(format_id::nvfp4, scale_mode::tensor, 32, 40), status_code::invalid_shape);
+}
+
+TEST(packed_weight, sizes_beyond_64_bits_are_refused_not_wrapped) {
+  constexpr std::int64_t huge = (std::numeric_limits<std::int64_t>::max)();
+  for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
+    EXPECT_EQ(refuse(kind.format, kind.scale, huge, 16, kind.dense_type),
+              status_code::invalid_shape);
+    EXPECT_EQ(refuse(kind.format, kind.scale, 1, huge - 15, kind.dense_type),
+              status_code::invalid_shape);
+    // (2^31)^2 elements: the count fits, its bits do not; with 2^32 rows even the count does not.
+    EXPECT_EQ(refuse(kind.format, kind.scale, std::int64_t{1} << 31, std::int64_t{1} << 31,
+                     kind.dense_type),
+              status_code::invalid_shape);
+    EXPECT_EQ(refuse(kind.format, kind.scale, std::int64_t{1} << 32, std::int64_t{1} << 32,
+                     kind.dense_type),
+              status_code::invalid_shape);
+  }
+}
+
+TEST(packed_weight, equality_and_validity_look_at_every_field) {
+  packed_layout const layout = make(format_id::nvfp4, scale_mode::tensor, 33, 48);
+  auto const differs = [&](auto change) {
+    packed_layout other = layout;
+    change(other);
+    EXPECT_NE(other, layout);
+    EXPECT_FALSE(qpn::is_valid(other));
+  };
+  differs([](packed_layout& l) { l.id = static_cast<qpn::layout_id>(7); });
+  differs([](packed_layout& l) { l.version = 2; });
+  differs([](packed_layout& l) { l.format = format_id::fp8; });
+  differs([](packed_layout& l) { l.code_type = dtype::e4m3; });
+  differs([](packed_layout& l) { l.scale = scale_mode::channel; });
+  differs([](packed_layout& l) { l.n += 32; });
+  differs([](packed_layout& l) { l.k += 16; });
+  differs([](packed_layout& l) { l.padded_n += 32; });
+  differs([](packed_layout& l) { l.padded_k += 16; });
+  differs([](packed_layout& l) { l.codes_offset += 64; });
+  differs([](packed_layout& l) { l.block_scales_offset += 64; });
+  differs([](packed_layout& l) { l.scales_offset += 64; });
+  differs([](packed_layout& l) { l.total_bytes += 64; });
+}

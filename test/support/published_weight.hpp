@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <ostream>
+#include <qpn/dtype.hpp>
+#include <qpn/format.hpp>
+#include <qpn/packed_weight.hpp>
+#include <qpn/prepack.hpp>
+#include <string>
+#include <vector>
+
+#include "random.hpp"
+
+namespace qpn::test {
+
+/// What a weight is made of, without its shape.
+struct weight_kind {
+  format_id format;
+  scale_mode scale;
+  dtype dense_type;
+};
+
+inline std::string to_string(weight_kind kind) {
+  std::string name = std::string(qpn::to_string(kind.format)) + "_";
+  name += kind.format == format_id::dense16 ? qpn::to_string(kind.dense_type)
+                                            : qpn::to_string(kind.scale);
+  return name;
+}
+
+inline std::ostream& operator<<(std::ostream& out, weight_kind kind) {
+  return out << to_string(kind);
+}
+
+/// Every format with every scale mode and element type.
+inline constexpr weight_kind all_weight_kinds[] = {
+    {format_id::nvfp4, scale_mode::tensor, dtype::f16},
+    {format_id::nvfp4, scale_mode::channel, dtype::f16},
+    {format_id::fp8, scale_mode::tensor, dtype::f16},
+    {format_id::fp8, scale_mode::channel, dtype::f16},
+    {format_id::dense16, scale_mode::none, dtype::f16},
+    {format_id::dense16, scale_mode::none, dtype::bf16},
+};
+
+/// One published matrix that owns its bytes.
+struct published_part {
+  std::int64_t n = 0;
+  std::vector<std::uint8_t> codes;
+  std::vector<std::uint8_t> block_scales;
+  float global_scale = 1.0f;
+  std::vector<float> channel_scales;
+};
+
+/// Parts of a fused weight and, once packed, the packed bytes.
+class published_weight {
+ public:
+  published_weight(weight_kind kind, std::vector<std::int64_t> const& rows, std::int64_t k,
+                   random_source& random) {
+    std::int64_t n = 0;
+    for (std::int64_t part_rows : rows) n += part_rows;
+    status const made = make_packed_layout(kind.format, kind.scale, n, k, kind.dense_type, layout_);
+    EXPECT_TRUE(made.ok()) << made.what;
+    for (std::int64_t part_rows : rows) parts_.push_back(random_part(part_rows, random));
+  }
+
+  [[nodiscard]] packed_layout const& layout() const { return layout_; }
+  [[nodiscard]] std::deque<published_part>& parts() { return parts_; }
+
+  [[nodiscard]] std::vector<weight_part> views() const {
+    std::vector<weight_part> views;
+    for (published_part const& part : parts_) {
+      views.push_back({part.n, part.codes.data(),
+                       part.block_scales.empty() ? nullptr : part.block_scales.data(),
+                       part.global_scale,
+                       part.channel_scales.empty() ? nullptr : part.channel_scales.data()});
+    }
+    return views;
+  }
+
+  /// Packs into bytes that start `misalign` bytes behind a multiple of 64.
+  packed_weight pack(std::size_t misalign = 0) {
+    bytes_.assign(static_cast<std::size_t>(layout_.total_bytes) + 64 + misalign, std::byte{0xcd});
+    std::size_t const to_line = (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64;
+    std::byte* const data = bytes_.data() + to_line + misalign;
+    std::vector<weight_part> const parts = views();
+    status const packed = prepack(layout_, parts.data(), parts.size(), data);
+    EXPECT_TRUE(packed.ok()) << packed.what << ", row " << packed.row << ", column "
+                             << packed.column;
+    return {layout_, data};
+  }
+
+ private:
+  published_part random_part(std::int64_t n, random_source& random) const {
+    published_part part;
+    part.n = n;
+    std::int64_t const k = layout_.k;
+    auto const finite_e4m3 = [&random] {
+      std::uint8_t code = random.byte();
+      while (is_nan_e4m3(code)) code = random.byte();
+      return code;
+    };
+    if (layout_.format == format_id::nvfp4) {
+      for (std::int64_t i = 0; i < n * k / 2; ++i) part.codes.push_back(random.byte());
+      for (std::int64_t i = 0; i < n * k / 16; ++i) part.block_scales.push_back(finite_e4m3());
+    } else if (layout_.format == format_id::fp8) {
+      for (std::int64_t i = 0; i < n * k; ++i) part.codes.push_back(finite_e4m3());
+    } else {
+      for (std::int64_t i = 0; i < n * k; ++i) {
+        std::uint16_t const word = layout_.code_type == dtype::f16 ? encode_f16(random.normal())
+                                                                   : encode_bf16(random.normal());
+        part.codes.push_back(static_cast<std::uint8_t>(word));
+        part.codes.push_back(static_cast<std::uint8_t>(word >> 8));
+      }
+    }
+    if (layout_.scale != scale_mode::none) part.global_scale = 0.001f + random.normal();
+    if (layout_.scale == scale_mode::channel) part.channel_scales = random.normals(n);
+    return part;
+  }
+
+  packed_layout layout_;
+  std::deque<published_part> parts_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace qpn::test
