@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/config.hpp"
+#include "checkpoint/diagnostics.hpp"
+#include "checkpoint/inventory.hpp"
+#include "checkpoint/safetensors.hpp"
+
+namespace qwen38::checkpoint {
+
+/// Everything that can be said about a checkpoint directory without running it.
+struct inspection {
+  std::filesystem::path directory;
+  std::size_t files = 0;                        ///< safetensors files that could be read
+  std::size_t tensors = 0;                      ///< in those files
+  std::uint64_t bytes = 0;                      ///< of those tensors
+  std::optional<model_config> config;           ///< empty if config.json is wrong
+  std::optional<generation_config> generation;  ///< empty if generation_config.json is wrong
+  std::optional<inventory> weights;             ///< empty without a config or without any tensor
+  std::string kv_cache_algo;  ///< declared in the JSON; the server keeps fp16 all the same
+  std::vector<problem> problems;
+
+  /// No error; warnings are allowed.
+  [[nodiscard]] bool ok() const noexcept;
+};
+
+/// Looks at everything and goes on after each problem. Throws nothing but std::bad_alloc.
+[[nodiscard]] inspection inspect_checkpoint(std::filesystem::path const& directory,
+                                            open_mode mode = open_mode::full);
+
+struct inspect_options {
+  bool json = false;
+  open_mode mode = open_mode::full;
+};
+
+/// Prints what inspect_checkpoint finds: a table for people, or one JSON object.
+/// @return 0, or 2 if there is an error
+int inspect(std::filesystem::path const& directory, std::ostream& out,
+            inspect_options const& options = {});
+
+}  // namespace qwen38::checkpoint

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace qwen38::checkpoint {
+
+/// A regular file, mapped read-only for as long as the object lives. The bytes stay at the same
+/// address when the object is moved. Nobody may shorten the file meanwhile: a read past its new end
+/// is a SIGBUS.
+class mapped_file {
+ public:
+  /// @throws qwen38::error (not_found, io) with the path and the system's reason.
+  explicit mapped_file(std::filesystem::path const& path);
+  ~mapped_file();
+  mapped_file(mapped_file&& other) noexcept;
+  mapped_file& operator=(mapped_file&& other) noexcept;
+  mapped_file(mapped_file const&) = delete;
+  mapped_file& operator=(mapped_file const&) = delete;
+
+  [[nodiscard]] std::span<std::byte const> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<std::byte const> bytes_;
+};
+
+}  // namespace qwen38::checkpoint

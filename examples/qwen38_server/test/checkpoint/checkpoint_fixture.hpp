@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/safetensors_writer.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::checkpoint::test {
+
+/// A fresh directory that is removed with everything in it.
+class temp_directory {
+ public:
+  temp_directory();
+  ~temp_directory();
+  temp_directory(temp_directory const&) = delete;
+  temp_directory& operator=(temp_directory const&) = delete;
+  [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
+  [[nodiscard]] std::filesystem::path operator/(std::string const& name) const {
+    return path_ / name;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write_file(std::filesystem::path const& path, std::string_view text);
+
+/// A safetensors image: 8 bytes of header length, the header as given, `data_bytes` bytes of data.
+[[nodiscard]] std::string safetensors_image(std::string const& header, std::size_t data_bytes);
+
+/// The message of the qwen38::error that `call` throws, or "" if it throws none.
+template <class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (error const& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+struct fixture_tensor {
+  storage_dtype dtype = storage_dtype::bf16;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;  ///< empty: all zero
+};
+
+/// A checkpoint directory in the making; tests change it before they write it.
+struct checkpoint_fixture {
+  std::map<std::string, fixture_tensor> tensors;
+  std::map<std::string, std::string> shard_of;  ///< tensor -> file name
+  nlohmann::json config;
+  nlohmann::json generation;
+  nlohmann::json hf_quant_config;
+
+  /// Writes shards, index and JSON files; a JSON that is null is left out. Zero tensors become
+  /// holes.
+  void write(std::filesystem::path const& directory) const;
+  /// The same with every shard cut off after its header.
+  void write_headers_only(std::filesystem::path const& directory) const;
+
+  void add(std::string const& name, storage_dtype dtype, std::vector<std::int64_t> shape);
+  void add_f32(std::string const& name, float value);
+  void add_nvfp4(std::string const& module, std::int64_t n, std::int64_t k);
+  void add_fp8(std::string const& module, std::int64_t n, std::int64_t k);
+  void erase(std::string const& name);
+};
+
+/// RadixArk/Qwen3.8-27B-NVFP4: every tensor name, dtype and shape of the published checkpoint in
+/// three shards (2194 tensors, 21,921,428,072 bytes, nearly all of them holes), with its config and
+/// both quantisation documents. The vision tower's 333 names follow the family's implementation;
+/// they reproduce its published size.
+[[nodiscard]] checkpoint_fixture make_27b();
+
+/// The same architecture and storage with small extents (8 layers), a few hundred kilobytes.
+[[nodiscard]] checkpoint_fixture make_small();
+
+}  // namespace qwen38::checkpoint::test
