@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/generation.hpp"
+#include "engine/request.hpp"
+
+namespace qwen38::engine {
+
+/// Counters of a request that has not run yet.
+[[nodiscard]] inline speculation_counts no_rounds(request const& wanted) {
+  speculation_counts counts;
+  counts.draft_tokens = wanted.draft_tokens;
+  counts.accepted_at.assign(static_cast<std::size_t>(wanted.draft_tokens), 0);
+  return counts;
+}
+
+/// One of the model's lanes and where its sequence stands.
+struct lane {
+  int index = 0;
+  generation* work = nullptr;  ///< nullptr: free
+  std::int64_t position = 0;   ///< tokens that are final in the model
+  /// Input of the next verify pass, from `position` on: the anchor (the last token of the output,
+  /// not yet processed) and the drafts after it that exist so far. Empty during prefill.
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> chosen;  ///< tokens of the output that the latest pass gave
+  speculation_counts speculation;
+
+  void begin(generation& next) {
+    work = &next;
+    position = 0;
+    rows.clear();
+    speculation = no_rounds(next.wanted());
+  }
+
+  [[nodiscard]] bool prefilling() const noexcept { return position < work->prompt_tokens(); }
+
+  /// Drafts of a round that begins with `completion_tokens` tokens of output: a round may emit one
+  /// token more than it has drafts, and never more than are left.
+  [[nodiscard]] int depth_at(std::int64_t completion_tokens) const noexcept {
+    std::int64_t const left = work->wanted().max_tokens - completion_tokens;
+    return static_cast<int>(std::clamp<std::int64_t>(left - 1, 0, work->wanted().draft_tokens));
+  }
+  /// Drafts of the next round.
+  [[nodiscard]] int depth() const noexcept { return depth_at(work->completion_tokens()); }
+};
+
+}  // namespace qwen38::engine

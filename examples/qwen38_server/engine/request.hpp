@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace qwen38::engine {
+
+inline constexpr int max_draft_tokens = 15;
+
+/// How the next token is chosen. Order of application: repetition, frequency and presence penalties; argmax if
+/// temperature < 1e-5; else temperature, min_p, top_k, top_p, one draw keyed by (seed, absolute position).
+struct sampling_params {
+  float temperature = 1.0F;
+  float top_p = 1.0F;
+  float min_p = 0.0F;
+  std::int32_t top_k = 0;  ///< 0: off
+  float repetition_penalty = 1.0F;
+  float frequency_penalty = 0.0F;
+  float presence_penalty = 0.0F;
+  std::uint64_t seed = 0;
+};
+
+/// One generation, as every front end describes it: plain values, already validated against the wire contract.
+struct request {
+  std::string id;                          ///< for logs and replies
+  std::vector<std::int32_t> prompt_ids;    ///< at least one
+  sampling_params sampling;
+  std::int64_t max_tokens = 1;             ///< >= 1; prompt + max_tokens <= context, or submit() refuses
+  std::int64_t min_tokens = 0;             ///< stop ids are not sampled before this many tokens
+  int draft_tokens = 0;                    ///< MTP depth k, 0 .. max_draft_tokens
+  std::vector<std::int32_t> stop_ids;      ///< end the text and are not printed; the model's eos ids among them
+  std::vector<std::string> stop_strings;   ///< end the text; the match and what follows is dropped
+  bool split_reasoning = false;            ///< chat: separate reasoning from content
+  bool starts_in_reasoning = false;        ///< the prompt ended with an open <think>
+};
+
+enum class finish_reason { stop, length, cancelled, failed };
+
+/// Text that became final in one step, never part of a UTF-8 scalar, never part of a stop string.
+struct output_delta {
+  std::string reasoning;
+  std::string content;
+  std::vector<std::int32_t> ids;  ///< token ids emitted in this step (the stop id included)
+};
+
+struct usage_counts {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;  ///< accepted ids, the stop id included
+  std::int64_t reasoning_tokens = 0;
+  std::int64_t cached_tokens = 0;
+};
+
+struct speculation_counts {
+  int draft_tokens = 0;                       ///< k asked for and served
+  std::int64_t rounds = 0;                    ///< verify passes (plain decode steps for k = 0)
+  std::int64_t drafted = 0;
+  std::int64_t accepted = 0;
+  std::vector<std::int64_t> accepted_at;      ///< [k] drafts accepted at depth 1 .. k
+  /// Tokens emitted per round, the round being one target pass. 0 if there was none.
+  [[nodiscard]] double tau() const noexcept {
+    return rounds > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(rounds) : 0.0;
+  }
+};
+
+struct timing_ms {
+  double queued = 0;
+  double prefill = 0;
+  double decode = 0;  ///< first token to last
+};
+
+struct result {
+  finish_reason finish = finish_reason::stop;
+  std::optional<std::string> stop_string;  ///< the stop string that ended the text
+  std::string message;                     ///< one sentence if finish == failed
+  usage_counts usage;
+  speculation_counts speculation;
+  timing_ms timing;
+};
+
+/// Receives one request's output. Called from the engine's thread: must return quickly and must not throw.
+class observer {
+ public:
+  virtual ~observer() = default;
+  virtual void on_output(output_delta const& delta) = 0;
+  /// Exactly once, last.
+  virtual void on_finish(result const& outcome) = 0;
+};
+
+}  // namespace qwen38::engine

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/request.hpp"
+#include "engine/token_mass.hpp"
+
+namespace qwen38::engine {
+
+/// Throws qwen38::error (invalid_argument) naming the first field that is out of range.
+void check_sampling(sampling_params const& params);
+
+/// Working memory, shared by the samplers of one thread.
+struct sampler_scratch {
+  std::vector<float> logits;
+  std::vector<candidate> candidates;
+};
+
+/// One request's choice of tokens. From a row of fp32 logits and the tokens before it, in this
+/// order:
+///
+///     l = l > 0 ? l / repetition : l * repetition    ids in the prompt or the output
+///     l = l - frequency * count - presence           ids in the output, count times
+///     temperature < 1e-5: the id of the largest l, the lowest of equal ones
+///     p = exp(l / temperature), normalised; then kept are
+///     min_p: ids with p >= min_p * max p;  top_k: the first k ids;  top_p: the shortest beginning
+///     with at least that share of the mass left, never empty; ids likelier first, then lower first
+///     one draw from what is kept, by random_bits(seed, position)
+///
+/// Ids from valid_ids on are never chosen, nor, where asked, the stop ids. The mass is summed in
+/// 64-bit fixed point (an id less likely than 2^-44 of the likeliest has none), so the choice is a
+/// function of the row, the tokens and the position alone.
+class sampler {
+ public:
+  /// valid_ids: at most max_candidates.
+  sampler(sampling_params const& params, std::span<std::int32_t const> stop_ids,
+          std::int32_t valid_ids);
+
+  void add_prompt(std::span<std::int32_t const> ids);
+  /// The next token of the output.
+  void add(std::int32_t id);
+
+  /// logits: [>= valid_ids]. position: the absolute one of the token being chosen. Throws
+  /// qwen38::error (internal) for a logit that is not finite and if no id is left.
+  [[nodiscard]] std::int32_t sample(std::span<float const> logits, std::int64_t position,
+                                    bool without_stop_ids, sampler_scratch& scratch) const;
+
+ private:
+  [[nodiscard]] bool penalises() const noexcept;
+  void penalise(std::span<float> logits) const;
+  [[nodiscard]] std::int32_t draw(std::span<float const> logits, std::int64_t position,
+                                  std::vector<candidate>& candidates) const;
+
+  sampling_params params_;
+  std::vector<std::int32_t> stop_ids_;
+  std::int32_t valid_ids_;
+  std::unordered_map<std::int32_t, std::int64_t> counts_;  // in the output; 0: in the prompt only
+};
+
+}  // namespace qwen38::engine

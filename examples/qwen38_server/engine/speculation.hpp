@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/lane.hpp"
+#include "engine/sampler.hpp"
+#include "model/causal_lm.hpp"
+
+namespace qwen38::engine {
+
+/// Takes lanes through the model: prefill chunk by chunk, then rounds of draft and verify. A lane
+/// with k = 0 takes part in the same rounds with no drafts and never touches the MTP layer.
+///
+/// At every row the next token is drawn as if there were no drafts, and a draft is accepted iff it
+/// equals that token; so with a model whose rows are independent the output does not depend on k,
+/// on the other lanes, or on how a round is split into passes.
+///
+/// What a model call throws ends the lanes in that call, and a row that gives no token ends its
+/// lane: finish_reason::failed, with one sentence. The other lanes go on.
+class speculative_loop {
+ public:
+  /// on_fault: is told what an exception says; may be empty.
+  speculative_loop(model::causal_lm& model, std::function<void(std::string const&)> on_fault)
+      : model_(model), on_fault_(std::move(on_fault)) {}
+
+  /// Starts a sequence.
+  void begin(lane& one, generation& work);
+
+  /// The next chunk of a prompt, up to the next multiple of limits.prefill_chunk. The last one
+  /// emits the first token.
+  void prefill(lane& one);
+
+  /// One round of every lane given, none of which is prefilling: at least one token each. As few
+  /// passes as limits.max_rows allows, each with whole lanes.
+  void decode(std::span<lane* const> running);
+
+ private:
+  template <class Call>
+  bool attempt(std::span<lane* const> concerned, Call const& call);
+  void decode_group();
+  void extend_drafts();
+  void verify();
+  void accept(lane& one, std::span<float const> logits);
+  void draft_first();
+  void draft(std::span<lane* const> concerned);
+
+  model::causal_lm& model_;
+  std::function<void(std::string const&)> on_fault_;
+  sampler_scratch scratch_;
+  // Of the pass in hand; members so that a round allocates nothing once they have grown.
+  std::vector<lane*> group_;
+  std::vector<lane*> drafting_;
+  std::vector<model::sequence_rows> batch_;
+  std::vector<model::draft_rows> draft_batch_;
+  std::vector<std::int32_t> drafts_;
+};
+
+}  // namespace qwen38::engine
