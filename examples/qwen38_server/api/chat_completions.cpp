@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/chat_completions.hpp"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "api/chat_messages.hpp"
+#include "api/errors.hpp"
+
+namespace qwen38::api {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+void refuse_tools(request_fields const& body) {
+  // A choice may also be an object that names a tool; that is as little served as "required".
+  auto const is_text = [&](std::string_view name, std::string_view text) {
+    auto const* const value = body.find(name);
+    return value != nullptr && *value == json(text);
+  };
+  auto const check = [&](std::string_view list, std::string_view choice) {
+    bool const none = is_text(choice, "none");
+    if (auto const* const given = body.array(list, SIZE_MAX); given && !given->empty() && !none) {
+      body.refuse(list, std::string(list) +
+                            ": tool calls are not served yet; leave it out or set " +
+                            std::string(choice) + " to `none`.");
+    }
+    if (body.find(choice) != nullptr && !none && !is_text(choice, "auto")) {
+      body.refuse(choice, std::string(choice) +
+                              ": tool calls are not served yet; only `none` and `auto` pass.");
+    }
+  };
+  check("tools", "tool_choice");
+  check("functions", "function_call");
+  (void)body.boolean("parallel_tool_calls");  // either way neutral without tools
+}
+
+void refuse_other_outputs(request_fields const& body) {
+  if (auto const* const format = body.object("response_format")) {
+    request_fields const fields(*format, "response_format");
+    if (fields.string("type").value_or("text") != "text") {
+      fields.refuse("type", "response_format.type: only `text` is served.");
+    }
+  }
+  if (auto const* const modalities = body.array("modalities", 16)) {
+    for (auto const& kind : *modalities) {
+      if (kind != json("text")) body.refuse("modalities", "modalities: only `text` is served.");
+    }
+  }
+  if (body.find("audio") != nullptr) body.refuse("audio", "audio: only text is served.");
+  if (!body.boolean("add_generation_prompt").value_or(true)) {
+    body.refuse("add_generation_prompt", "add_generation_prompt: false is not served.");
+  }
+  if (body.boolean("continue_final_message").value_or(false)) {
+    body.refuse("continue_final_message", "continue_final_message: true is not served.");
+  }
+}
+
+/// An effort as the template names it; "none" for no thinking at all; nullopt where the field is
+/// absent or "".
+std::optional<std::string> read_effort(request_fields const& fields) {
+  auto const name = fields.string("reasoning_effort");
+  if (!name || name->empty()) return std::nullopt;
+  if (*name == "xhigh" || *name == "high" || *name == "max") return "xhigh";
+  if (*name == "medium" || *name == "none") return *name;
+  if (*name == "low" || *name == "minimal") return "low";
+  auto const path = fields.path_of("reasoning_effort");
+  throw field_error(error_kind::invalid_argument, path,
+                    path + ": expected none, minimal, low, medium, high, xhigh or max.");
+}
+
+text::chat_options read_options(request_fields const& body, generation_defaults const& defaults) {
+  static json const nothing = json::object();
+  auto const* const kwargs = body.object("chat_template_kwargs");
+  request_fields const inner(kwargs != nullptr ? *kwargs : nothing, "chat_template_kwargs");
+
+  auto const thinking = [&] {
+    auto const given = inner.boolean("enable_thinking");
+    auto const outer = body.boolean("enable_thinking");
+    return given ? given : outer;
+  }();
+  auto const effort = [&] {
+    auto given = read_effort(inner);
+    auto outer = read_effort(body);
+    return given ? given : outer;
+  }();
+  auto const preserve = [&] {
+    auto const given = inner.boolean("preserve_thinking");
+    auto const outer = body.boolean("preserve_thinking");
+    return given ? given : outer;
+  }();
+
+  text::chat_options out;
+  out.enable_thinking = defaults.enable_thinking;
+  out.reasoning_effort = defaults.reasoning_effort;
+  out.preserve_thinking = preserve.value_or(defaults.preserve_thinking);
+  if (effort == "none") {
+    if (thinking.value_or(false)) {
+      throw field_error(error_kind::invalid_argument, "reasoning_effort",
+                        "reasoning_effort: `none` contradicts enable_thinking: true.");
+    }
+    out.enable_thinking = false;
+  } else if (effort) {
+    out.reasoning_effort = *effort;
+    out.enable_thinking = true;  // who asks for an effort asks for thinking
+  }
+  if (thinking) out.enable_thinking = *thinking;
+  return out;
+}
+
+}  // namespace
+
+chat_request parse_chat_request(json const& body, settings const& served,
+                                model_limits const& limits) {
+  request_fields const fields(body);
+  chat_request out;
+  out.generation = read_generation_fields(fields, served, limits);
+  refuse_tools(fields);
+  refuse_other_outputs(fields);
+  out.options = read_options(fields, served.defaults);
+  out.messages = read_chat_messages(body);
+  out.generation.request.split_reasoning = true;
+  out.generation.request.starts_in_reasoning = out.options.enable_thinking;
+  return out;
+}
+
+}  // namespace qwen38::api

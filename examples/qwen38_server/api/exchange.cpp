@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/exchange.hpp"
+
+#include <utility>
+
+namespace qwen38::api {
+namespace {
+
+/// Seen by a client only if the server is stopping: who left reads nothing any more.
+error_reply cancelled_reply() {
+  error_reply out;
+  out.status = 503;
+  out.message = "The request was cancelled before it finished.";
+  out.code = "cancelled";
+  return out;
+}
+
+}  // namespace
+
+exchange::exchange(engine::service& engine, endpoint kind, std::string id,
+                   std::shared_ptr<reply_sink> sink)
+    : engine_(engine), kind_(kind), id_(std::move(id)), sink_(std::move(sink)) {}
+
+void exchange::cancel() noexcept {
+  std::optional<std::uint64_t> ticket;
+  {
+    std::lock_guard const lock(ticket_mutex_);
+    cancelled_ = true;
+    ticket = ticket_;
+  }
+  if (ticket) engine_.cancel(*ticket);
+}
+
+bool exchange::is_cancelled() {
+  std::lock_guard const lock(ticket_mutex_);
+  return cancelled_;
+}
+
+void exchange::submit(std::shared_ptr<exchange> const& self, engine::request request,
+                      reply_writer writer, bool stream) {
+  if (self->is_cancelled()) {
+    self->fail(cancelled_reply());
+    return;
+  }
+  {
+    std::lock_guard const lock(self->reply_mutex_);
+    self->writer_.emplace(std::move(writer));
+    self->stream_ = stream;
+  }
+  request.id = self->id_;
+  auto const ticket = self->engine_.submit(std::move(request), self);
+  bool cancelled = false;
+  {
+    std::lock_guard const lock(self->ticket_mutex_);
+    self->ticket_ = ticket;
+    cancelled = self->cancelled_;
+  }
+  if (cancelled) self->engine_.cancel(ticket);
+  // The engine may have reported output by now; if not, the client learns here that it is in the
+  // queue.
+  std::lock_guard const lock(self->reply_mutex_);
+  self->begin_locked();
+}
+
+void exchange::fail(error_reply const& what) noexcept {
+  std::lock_guard const lock(reply_mutex_);
+  if (finished_) return;
+  finished_ = true;
+  sink_->send(to_reply(what));
+}
+
+void exchange::begin_locked() {
+  if (!stream_ || begun_) return;
+  begun_ = true;
+  sink_->begin_stream();
+  frames_.clear();
+  writer_->append_begin(frames_);
+  if (!frames_.empty()) sink_->write(frames_);
+}
+
+void exchange::on_output(engine::output_delta const& delta) {
+  std::lock_guard const lock(reply_mutex_);
+  if (!stream_) {
+    reasoning_ += delta.reasoning;
+    content_ += delta.content;
+    return;
+  }
+  begin_locked();
+  frames_.clear();
+  writer_->append_delta(frames_, delta);
+  if (!frames_.empty()) sink_->write(frames_);
+}
+
+void exchange::on_finish(engine::result const& outcome) {
+  std::lock_guard const lock(reply_mutex_);
+  if (finished_) return;
+  finished_ = true;
+  finish_locked(outcome);
+}
+
+void exchange::finish_locked(engine::result const& outcome) {
+  bool const answered = outcome.finish == engine::finish_reason::stop ||
+                        outcome.finish == engine::finish_reason::length;
+  auto problem = cancelled_reply();
+  if (outcome.finish == engine::finish_reason::failed) {
+    problem = {};
+    problem.message = outcome.message;
+  }
+  if (!stream_) {
+    sink_->send(answered ? reply{200, writer_->whole(reasoning_, content_, outcome)}
+                         : to_reply(problem));
+    return;
+  }
+  begin_locked();
+  frames_.clear();
+  if (answered) {
+    writer_->append_end(frames_, outcome);
+  } else {
+    append_error_frame(frames_, error_body(problem));
+  }
+  sink_->write(frames_);
+  sink_->end_stream();
+}
+
+}  // namespace qwen38::api

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/handler.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/chat_completions.hpp"
+#include "api/completions.hpp"
+#include "api/models.hpp"
+
+namespace qwen38::api {
+namespace {
+
+/// A limit that nobody asked for is cut to what the context leaves; one that was asked for is the
+/// engine's to judge.
+void fit_default_limit(generation_fields& generation, model_limits const& limits) {
+  if (generation.max_tokens_given) return;
+  auto& request = generation.request;
+  auto const room = limits.max_context - static_cast<std::int64_t>(request.prompt_ids.size());
+  request.max_tokens = std::max<std::int64_t>(std::min(request.max_tokens, room), 1);
+  request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+}
+
+generation_fields translate_chat(nlohmann::ordered_json const& body, settings const& served,
+                                 model_limits const& limits, text::tokenizer const& tokenizer) {
+  auto chat = parse_chat_request(body, served, limits);
+  chat.generation.request.prompt_ids =
+      text::encode_chat(tokenizer, chat.messages, /*tools=*/nullptr, chat.options);
+  return std::move(chat.generation);
+}
+
+generation_fields translate_completion(nlohmann::ordered_json const& body, settings const& served,
+                                       model_limits const& limits,
+                                       text::tokenizer const& tokenizer) {
+  auto completion = parse_completion_request(body, served, limits);
+  auto& ids = completion.generation.request.prompt_ids;
+  if (auto* const given = std::get_if<std::vector<std::int32_t>>(&completion.prompt)) {
+    ids = std::move(*given);
+  } else {
+    ids = tokenizer.encode(std::get<std::string>(completion.prompt));
+  }
+  return std::move(completion.generation);
+}
+
+/// For the operator, who must learn what the client is not told. Only our own sentences: a foreign
+/// exception may quote the prompt.
+void log_failure(std::string const& id, std::exception const& cause) {
+  bool const own = dynamic_cast<error const*>(&cause) != nullptr;
+  std::fprintf(stderr, "request %s failed: %s\n", id.c_str(),
+               own ? cause.what() : "unexpected exception");
+}
+
+std::int64_t seconds_now() {
+  auto const now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+}  // namespace
+
+handler::handler(engine::service& engine, text::tokenizer const& tokenizer, settings served)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      served_(std::move(served)),
+      limits_{engine.max_context(), tokenizer.vocab_size(), engine.supports_drafts()} {
+  if (served_.model_id.empty()) {
+    throw error(error_kind::invalid_argument, "The served model needs a name, got an empty one.");
+  }
+  if (served_.defaults.max_tokens < 1) {
+    throw error(error_kind::invalid_argument, "The default of max_tokens must be at least 1.");
+  }
+}
+
+std::shared_ptr<exchange> handler::open(endpoint kind, std::string id,
+                                        std::shared_ptr<reply_sink> sink) const {
+  return std::make_shared<exchange>(engine_, kind, std::move(id), std::move(sink));
+}
+
+void handler::serve(std::shared_ptr<exchange> const& call, std::string_view body) const noexcept {
+  try {
+    submit(call, body);
+  } catch (std::exception const& cause) {
+    auto const what = describe_error(cause);
+    if (what.status >= 500) log_failure(call->id(), cause);
+    call->fail(what);
+  }
+}
+
+void handler::submit(std::shared_ptr<exchange> const& call, std::string_view body) const {
+  bool const chat = call->kind() == endpoint::chat_completions;
+  auto generation = [&] {
+    auto const parsed = parse_json(body, "The request body");
+    return chat ? translate_chat(parsed, served_, limits_, tokenizer_)
+                : translate_completion(parsed, served_, limits_, tokenizer_);
+  }();
+  fit_default_limit(generation, limits_);
+  reply_identity const identity{(chat ? "chatcmpl-" : "cmpl-") + call->id(), seconds_now(),
+                                served_.model_id};
+  exchange::submit(call, std::move(generation.request),
+                   reply_writer(call->kind(), identity, generation.include_usage),
+                   generation.stream);
+}
+
+reply handler::models() const {
+  return models_reply(served_, limits_);
+}
+reply handler::model(std::string_view id) const {
+  return model_reply(served_, limits_, id);
+}
+reply handler::health() const {
+  return health_reply(engine_.get_state());
+}
+
+}  // namespace qwen38::api

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/route.hpp"
+
+#include <charconv>
+
+namespace qwen38::http {
+namespace {
+
+constexpr std::string_view models_path = "/v1/models";
+
+std::string_view path_of(std::string_view target) {
+  if (target.starts_with("http://")) {
+    auto const slash = target.find('/', 7);
+    target = slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return target.substr(0, target.find_first_of("?#"));
+}
+
+/// A broken escape stays as it is.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    if (text[i] == '%' && i + 2 < text.size()) {
+      auto const* const digits = text.data() + i + 1;
+      if (std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
+        out += static_cast<char>(value);
+        i += 2;
+        continue;
+      }
+    }
+    out += text[i];
+  }
+  return out;
+}
+
+action action_of(std::string_view path) {
+  if (path == "/v1/chat/completions") return action::chat_completions;
+  if (path == "/v1/completions") return action::completions;
+  if (path == "/health") return action::health;
+  if (path == models_path) return action::models;
+  if (path.starts_with("/v1/models/") && path.size() > models_path.size() + 1) return action::model;
+  return action::not_found;
+}
+
+}  // namespace
+
+route resolve(std::string_view method, std::string_view target) {
+  auto const path = path_of(target);
+  route out;
+  out.what = action_of(path);
+  if (out.what == action::not_found) return out;
+  bool const posts = out.what == action::chat_completions || out.what == action::completions;
+  if (posts ? method != "POST" : method != "GET" && method != "HEAD") {
+    out.what = action::method_not_allowed;
+    out.allow = posts ? "POST" : "GET, HEAD";
+  } else if (out.what == action::model) {
+    out.model_id = percent_decoded(path.substr(models_path.size() + 1));
+  }
+  return out;
+}
+
+}  // namespace qwen38::http

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever a body holds: one complete, legal reply of valid JSON in UTF-8, and never a 5xx. Link
+// with libFuzzer (clang -fsanitize=fuzzer), or with fuzz_replay_main.cpp.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "api/handler.hpp"
+#include "test/api/api_fixture.hpp"
+#include "test/support/recording_sink.hpp"
+
+namespace qwen38::api {
+namespace {
+
+/// Answers inside submit(), so that a run is one thread's.
+class instant_service final : public engine::service {
+ public:
+  std::uint64_t submit(engine::request wanted, std::shared_ptr<engine::observer> sink) override {
+    if (static_cast<std::int64_t>(wanted.prompt_ids.size()) + wanted.max_tokens > max_context()) {
+      throw error(error_kind::context_length_exceeded, "Too long.");
+    }
+    if (wanted.prompt_ids.empty() || wanted.max_tokens < 1 ||
+        wanted.min_tokens > wanted.max_tokens || wanted.draft_tokens < 0 ||
+        wanted.draft_tokens > engine::max_draft_tokens) {
+      std::fputs("a request outside its contract reached the engine\n", stderr);
+      std::abort();
+    }
+    sink->on_output({.reasoning = "r", .content = "c", .ids = {1}});
+    sink->on_finish({});
+    return 1;
+  }
+  void cancel(std::uint64_t /*ticket*/) noexcept override {}
+  [[nodiscard]] state get_state() const override { return {}; }
+  [[nodiscard]] std::int64_t max_context() const noexcept override { return 4096; }
+  [[nodiscard]] bool supports_drafts() const noexcept override { return true; }
+};
+
+void require(bool holds, char const* what, std::string const& got) {
+  if (holds) return;
+  std::fprintf(stderr, "%s: %s\n", what, got.c_str());
+  std::abort();
+}
+
+void check(handler const& requests, endpoint kind, std::string_view body) {
+  auto const sink = std::make_shared<test::recording_sink>();
+  requests.serve(requests.open(kind, "0", sink), body);
+  require(sink->legal() && sink->ended(), "the reply is not complete", sink->frames());
+  if (!sink->begun()) {
+    auto const whole = sink->whole();
+    require(whole.status < 500, "a request was answered by a server error", whole.body);
+    require(nlohmann::json::accept(whole.body), "the reply is not JSON", whole.body);
+    return;
+  }
+  auto const frames = sink->frames();
+  for (std::size_t at = 0; at < frames.size();) {
+    auto const end = frames.find("\n\n", at);
+    require(end != std::string::npos && frames.compare(at, 6, "data: ") == 0, "not a frame",
+            frames);
+    auto const data = frames.substr(at + 6, end - at - 6);
+    require(data == "[DONE]" || nlohmann::json::accept(data), "a frame is not JSON", data);
+    at = end + 2;
+  }
+}
+
+}  // namespace
+}  // namespace qwen38::api
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+  using namespace qwen38;
+  static api::instant_service engine;
+  static auto const tokenizer = test::make_byte_tokenizer();
+  static api::handler const requests(engine, tokenizer, api::served_settings());
+  std::string_view const body(reinterpret_cast<char const*>(data), size);
+  api::check(requests, api::endpoint::chat_completions, body);
+  api::check(requests, api::endpoint::completions, body);
+  return 0;
+}
