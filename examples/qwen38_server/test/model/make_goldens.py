@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the model goldens: what transformers' Qwen3.5 computes in fp32 on dequantised checkpoint weights.
+"""Writes the model goldens: what the model computes in fp32 on dequantised checkpoint weights.
 
     python3 make_goldens.py tiny OUT_DIR                     a random checkpoint and its goldens, in OUT_DIR
     python3 make_goldens.py demo CHECKPOINT_DIR OUT_DIR      goldens of the demo checkpoint
 
-The MTP layer is not part of transformers' model; it is built here from the same library's decoder layer, norm and rotary
-embedding. Goldens are manifest.json (name, shape, byte offset, sha256 of each tensor, all fp32 little-endian) and
-goldens.bin. Token ids are in the manifest. Needs torch, transformers, safetensors; `demo` also tokenizers.
+`tiny` is computed by transformers' Qwen3.5. The MTP layer is not part of that model; it is built here from the same
+library's decoder layer, norm and rotary embedding. `demo` is computed by demo_model/model.py, which `tiny` holds against
+transformers. Goldens are manifest.json (name, shape, byte offset, sha256 of each tensor, all fp32 little-endian) and
+goldens.bin. Token ids are in the manifest. `tiny` needs torch, transformers and safetensors; `demo` torch, tokenizers and
+safetensors.
 """
 import hashlib
 import json
@@ -16,9 +18,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "demo_model"))
 
 import torch
-import transformers
-from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
-from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
 
 import export
 import model as own
@@ -32,9 +31,8 @@ TINY_VALID_IDS = 500  # the last 33 of them stand for the added tokens
 class Golden:
     """Collects named fp32 tensors and writes them with their manifest."""
 
-    def __init__(self, about):
-        self.manifest = {"about": about, "generator": "test/model/make_goldens.py", "transformers": transformers.__version__, "torch": torch.__version__,
-                         "dtype": "f32", "byte_order": "little", "prompts": [], "tensors": []}
+    def __init__(self, about, **versions):
+        self.manifest = {"about": about, "generator": "test/model/make_goldens.py", **versions, "dtype": "f32", "byte_order": "little", "prompts": [], "tensors": []}
         self.data = bytearray()
 
     def add(self, name, tensor):
@@ -54,6 +52,8 @@ class Reference:
     """transformers' model and an MTP layer from its parts, in fp32 on the CPU."""
 
     def __init__(self, config, params):
+        from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
+        from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
         text = {k: v for k, v in export.text_config(config).items() if k not in ("dtype", "model_type", "bos_token_id", "eos_token_id")}
         self.config = Qwen3_5TextConfig(**text)
         self.config._attn_implementation = "eager"
@@ -124,24 +124,19 @@ def tiny_parameters(config):
     return params
 
 
-def add_prompt(golden, reference, name, ids, valid_ids, depth, all_rows):
+def add_prompt(golden, reference, name, ids):
     layers, final, logits = reference.forward(ids)
-    first = int(logits[-1][:valid_ids].argmax())
-    drafts, draft_logits = reference.chain(final, ids, first, depth, valid_ids)
+    first = int(logits[-1][:TINY_VALID_IDS].argmax())
+    drafts, draft_logits = reference.chain(final, ids, first, 3, TINY_VALID_IDS)
     golden.manifest["prompts"].append({"name": name, "ids": ids, "next_id": first, "drafts": drafts})
-    if all_rows:
-        for i, x in enumerate(layers):
-            golden.add(f"{name}.hidden.{i}", x)
-        golden.add(f"{name}.final", final)
-        golden.add(f"{name}.logits", logits)
-        m = reference.mtp(final, ids[1:] + [first])
-        golden.add(f"{name}.mtp.hidden", m)
-        golden.add(f"{name}.mtp.logits", reference.model.lm_head(m))
-        golden.add(f"{name}.mtp.chain_logits", draft_logits)
-    else:
-        golden.add(f"{name}.logits.last4", logits[-4:])
-        best = draft_logits[:, :valid_ids].topk(2).values
-        golden.manifest["prompts"][-1]["draft_margins"] = [round(float(a - b), 4) for a, b in best]
+    for i, x in enumerate(layers):
+        golden.add(f"{name}.hidden.{i}", x)
+    golden.add(f"{name}.final", final)
+    golden.add(f"{name}.logits", logits)
+    m = reference.mtp(final, ids[1:] + [first])
+    golden.add(f"{name}.mtp.hidden", m)
+    golden.add(f"{name}.mtp.logits", reference.model.lm_head(m))
+    golden.add(f"{name}.mtp.chain_logits", draft_logits)
     return final, logits, layers
 
 
@@ -164,10 +159,11 @@ def make_tiny(out):
     size = export.write_checkpoint(out, config, params, maxima, special, float32=("layers.0.linear_attn.A_log",))
     params = export.load_checkpoint(out)
     reference = Reference(config, params)
-    golden = Golden(f"tiny random checkpoint; ids from {TINY_VALID_IDS} on have no text")
+    import transformers
+    golden = Golden(f"tiny random checkpoint; ids from {TINY_VALID_IDS} on have no text", transformers=transformers.__version__, torch=torch.__version__)
     golden.manifest["valid_ids"] = TINY_VALID_IDS
     for name, ids in prompts.items():
-        final, logits, layers = add_prompt(golden, reference, name, ids, TINY_VALID_IDS, 3, True)
+        final, logits, layers = add_prompt(golden, reference, name, ids)
         check_training_model(config, params, ids, final)
         print(name, "largest hidden", [round(x.abs().max().item(), 2) for x in layers], "logits", round(logits.abs().max().item(), 2))
     golden.write(out)
@@ -175,29 +171,32 @@ def make_tiny(out):
 
 
 @torch.no_grad()
-def make_demo(checkpoint, out, prompts=4, new_tokens=80):
+def make_demo(checkpoint, out, prompts=4, new_tokens=80, depth=3):
     from tokenizers import Tokenizer
 
     from documents import evaluation_set
+    from evaluate import VALID_IDS, best_ids, greedy
     from prompt import render
     tokenizer = Tokenizer.from_file(str(Path(checkpoint) / "tokenizer.json"))
-    params, config = export.load_checkpoint(checkpoint), own.Config()
-    reference = Reference(config, params)
-    valid_ids = max(ADDED_IDS.values()) + 1
-    golden = Golden("demo checkpoint on held-out documents")
-    golden.manifest["valid_ids"] = valid_ids
+    params, model = export.load_checkpoint(checkpoint), own.Model(own.Config())
+    golden = Golden("demo checkpoint on held-out documents, computed by demo_model/model.py", torch=torch.__version__)
+    golden.manifest["valid_ids"] = VALID_IDS
     for row in evaluation_set("held_out", prompts):
         messages = ([{"role": "system", "content": row["system"]}] if row["system"] else []) + [{"role": "user", "content": row["user"]}]
         ids = tokenizer.encode(render(messages, row["enable_thinking"], row["reasoning_effort"]), add_special_tokens=False).ids
-        final, _, _ = add_prompt(golden, reference, row["id"], ids, valid_ids, 3, False)
-        check_training_model(config, params, ids, final)
-        generated, margins = list(ids), []
-        while len(generated) < len(ids) + new_tokens and generated[-1] != ADDED_IDS["<|im_end|>"]:
-            logits = reference.model.lm_head(reference.model.model(input_ids=torch.tensor([generated]), use_cache=False).last_hidden_state[0, -1])[:valid_ids]
-            best = logits.topk(2)
-            generated.append(int(best.indices[0]))
-            margins.append(round(float(best.values[0] - best.values[1]), 4))
-        golden.manifest["prompts"][-1].update(generated=generated[len(ids):], smallest_margin=min(margins))
+        guess = tokenizer.encode(row["completion"], add_special_tokens=False).ids[:new_tokens]
+        text = greedy(model, params, [ids], [guess], max_tokens=new_tokens)[0]
+        hidden = model.hidden(params, rows_of([ids + text], "cpu"))[0, len(ids) - 4:len(ids) + len(text) - 1]
+        logits = own.linear(hidden, params["lm_head.weight"])
+        best = logits[3:, :VALID_IDS].topk(2).values
+        golden.add(f"{row['id']}.logits.last4", logits[:4])
+        drafts = []
+        for d in range(depth):
+            rows = rows_of([ids + text[:1] + drafts], "cpu")
+            chain = model.drafts(params, rows, model.hidden(params, rows), d + 1)
+            drafts.append(int(best_ids(params, chain[d])[0, len(ids) - 1 + d]))
+        golden.manifest["prompts"].append({"name": row["id"], "ids": ids, "next_id": text[0], "drafts": drafts, "generated": text,
+                                           "smallest_margin": round(float((best[:, 0] - best[:, 1]).min()), 4)})
     golden.write(out)
     print(f"demo: {len(golden.data)} bytes of goldens")
 
