@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/collector.hpp"
+#include "cli/documents.hpp"
+#include "cli/load.hpp"
+#include "cli/subcommands.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::cli {
+namespace {
+
+struct bench_flags {
+  model_flags model;
+  std::vector<int> depths = {0, 1, 3, 7, 15};
+  std::size_t documents = 200;
+  std::int64_t max_tokens = 512;
+  bool json = false;
+};
+
+/// All documents at one depth, one after the other, greedy.
+struct depth_result {
+  int draft_tokens = 0;
+  std::vector<std::uint64_t> hashes;  ///< per document, of the ids
+  std::vector<bool> exact;            ///< per document
+  std::int64_t tokens = 0;
+  std::int64_t decoded = 0;  ///< tokens after each answer's first
+  std::int64_t prompt = 0;
+  std::int64_t rounds = 0;
+  std::int64_t accepted = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;
+
+  [[nodiscard]] double tau() const {
+    return rounds > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(rounds) : 0.0;
+  }
+  [[nodiscard]] double decode_tok_s() const {
+    return decode_ms > 0 ? 1000.0 * static_cast<double>(decoded) / decode_ms : 0.0;
+  }
+  [[nodiscard]] double prefill_tok_s() const {
+    return prefill_ms > 0 ? 1000.0 * static_cast<double>(prompt) / prefill_ms : 0.0;
+  }
+  [[nodiscard]] std::string hash() const {
+    std::uint64_t all = fnv_offset;
+    for (std::uint64_t one : hashes) all = mix(all, one);
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(all));
+    return text;
+  }
+
+  // FNV-1a, 64 bits.
+  static constexpr std::uint64_t fnv_offset = 0xcbf29ce484222325U;
+  static std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ ((value >> (8 * byte)) & 0xff)) * 0x100000001b3U;
+    }
+    return hash;
+  }
+};
+
+depth_result run_depth(engine::engine& engine, loaded_model const& loaded, std::vector<document> const& documents,
+                       int draft_tokens, std::int64_t max_tokens) {
+  depth_result sum;
+  sum.draft_tokens = draft_tokens;
+  for (document const& task : documents) {
+    engine::request wanted = chat_request(loaded, task.messages, task.options);
+    wanted.id = task.id;
+    wanted.sampling.temperature = 0;
+    wanted.max_tokens = max_tokens;
+    wanted.draft_tokens = draft_tokens;
+    auto const output = std::make_shared<collector>();
+    engine.submit(std::move(wanted), output);
+    engine::result const outcome = output->wait();
+    if (outcome.finish == engine::finish_reason::failed) throw error(error_kind::internal, outcome.message);
+    std::uint64_t hash = depth_result::fnv_offset;
+    for (std::int32_t id : output->ids) hash = depth_result::mix(hash, static_cast<std::uint64_t>(id));
+    sum.hashes.push_back(hash);
+    sum.exact.push_back(answers(task, output->content));
+    sum.tokens += outcome.usage.completion_tokens;
+    sum.decoded += std::max<std::int64_t>(outcome.usage.completion_tokens - 1, 0);
+    sum.prompt += outcome.usage.prompt_tokens;
+    sum.rounds += outcome.speculation.rounds;
+    sum.accepted += outcome.speculation.accepted;
+    sum.prefill_ms += outcome.timing.prefill;
+    sum.decode_ms += outcome.timing.decode;
+  }
+  return sum;
+}
+
+nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_model const& loaded,
+                               bench_flags const& flags) {
+  nlohmann::ordered_json report;
+  report["model"] = loaded.name;
+  report["device"] = flags.model.device;
+  report["threads"] = loaded.threads;
+  report["documents"] = results.front().exact.size();
+  auto per_depth = [&](auto value) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (depth_result const& one : results) object[std::to_string(one.draft_tokens)] = value(one);
+    return object;
+  };
+  report["decode_tok_s"] = per_depth([](depth_result const& one) { return one.decode_tok_s(); });
+  report["prefill_tok_s"] = per_depth([](depth_result const& one) { return one.prefill_tok_s(); });
+  report["tau"] = per_depth([](depth_result const& one) { return one.tau(); });
+  report["completion_tokens"] = per_depth([](depth_result const& one) { return one.tokens; });
+  report["ids_hash"] = per_depth([](depth_result const& one) { return one.hash(); });
+  std::int64_t const exact = std::ranges::count(results.front().exact, true);
+  report["exact_documents"] = exact;
+  report["exact_json"] = static_cast<double>(exact) / static_cast<double>(results.front().exact.size());
+  report["greedy_identical"] = std::ranges::all_of(
+      results, [&](depth_result const& one) { return one.hashes == results.front().hashes; });
+  return report;
+}
+
+int bench(bench_flags const& flags) {
+  loaded_model loaded = load(flags.model);
+  std::vector<document> documents = read_documents(flags.model.directory / "eval" / "heldout.jsonl");
+  documents.resize(std::min(documents.size(), flags.documents));
+  if (documents.empty()) throw error(error_kind::invalid_argument, "--documents 0: expected at least one document");
+  auto const engine = start_engine(loaded);
+
+  std::vector<depth_result> results;
+  std::fprintf(stderr, "   k  decode tok/s    tau  prefill tok/s  exact JSON  ids\n");
+  for (int depth : flags.depths) {
+    results.push_back(run_depth(*engine, loaded, documents, depth, flags.max_tokens));
+    depth_result const& one = results.back();
+    std::fprintf(stderr, "%4d  %12.1f  %5.2f  %13.1f  %4td of %3zu  %s\n", depth, one.decode_tok_s(), one.tau(),
+                 one.prefill_tok_s(), std::ranges::count(one.exact, true), one.exact.size(), one.hash().c_str());
+  }
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    if (!results.front().exact[i]) std::fprintf(stderr, "not exact: %s\n", documents[i].id.c_str());
+  }
+  nlohmann::ordered_json const report = to_json(results, loaded, flags);
+  if (flags.json) std::cout << report.dump(2) << '\n';
+  return report["greedy_identical"].get<bool>() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, action& chosen) {
+  auto const flags = std::make_shared<bench_flags>();
+  CLI::App* const command = app.add_subcommand(
+      "bench", "Answer the checkpoint's held-out documents at several draft depths: speed, acceptance, exactness");
+  add_model_flags(*command, flags->model);
+  command->add_option("--k", flags->depths, "Draft depths, e.g. 0,3,7")->delimiter(',')->check(CLI::Range(0, 15));
+  command->add_option("--documents", flags->documents, "How many documents, from the first")->capture_default_str();
+  command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "Print one JSON object to stdout");
+  command->callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
+}
+
+}  // namespace qwen38::cli

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "cli/collector.hpp"
+#include "cli/load.hpp"
+#include "cli/subcommands.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::cli {
+namespace {
+
+struct generate_flags {
+  model_flags model;
+  std::string prompt;
+  std::string system;
+  std::int64_t max_tokens = 512;
+  int draft_tokens = 7;
+  float temperature = 0;
+  std::uint64_t seed = 0;
+  bool no_thinking = false;
+};
+
+int generate(generate_flags const& flags) {
+  loaded_model loaded = load(flags.model);
+  std::vector<text::message> messages;
+  auto const add = [&](text::chat_role role, std::string content) {
+    text::message message;
+    message.role = role;
+    message.content = std::move(content);
+    messages.push_back(std::move(message));
+  };
+  if (!flags.system.empty()) add(text::chat_role::system, flags.system);
+  add(text::chat_role::user,
+      flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt);
+
+  text::chat_options options;
+  options.enable_thinking = !flags.no_thinking;
+  engine::request wanted = chat_request(loaded, messages, options);
+  wanted.id = "generate";
+  wanted.sampling.temperature = flags.temperature;
+  wanted.sampling.seed = flags.seed;
+  wanted.max_tokens = flags.max_tokens;
+  wanted.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
+
+  auto const engine = start_engine(loaded);
+  auto const output = std::make_shared<collector>([](engine::output_delta const& delta) {
+    std::cerr << delta.reasoning;
+    std::cout << delta.content << std::flush;
+  });
+  engine->submit(std::move(wanted), output);
+  engine::result const outcome = output->wait();
+  std::cout << '\n';
+  if (outcome.finish == engine::finish_reason::failed) throw error(error_kind::internal, outcome.message);
+  double const seconds = outcome.timing.decode / 1000.0;
+  std::fprintf(stderr, "%lld prompt tokens, %lld completion tokens, %.1f tok/s, k %d, tau %.2f\n",
+               static_cast<long long>(outcome.usage.prompt_tokens),
+               static_cast<long long>(outcome.usage.completion_tokens),
+               seconds > 0 ? static_cast<double>(outcome.usage.completion_tokens - 1) / seconds : 0.0,
+               outcome.speculation.draft_tokens, outcome.speculation.tau());
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, action& chosen) {
+  auto const flags = std::make_shared<generate_flags>();
+  CLI::App* const command =
+      app.add_subcommand("generate", "Answer one prompt: reasoning to stderr, the answer to stdout");
+  add_model_flags(*command, flags->model);
+  command->add_option("--prompt", flags->prompt, "User message; - reads standard input")->required();
+  command->add_option("--system", flags->system, "System message");
+  command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--k", flags->draft_tokens, "MTP draft depth")->check(CLI::Range(0, 15))->capture_default_str();
+  command->add_option("--temperature", flags->temperature, "0: greedy")
+      ->check(CLI::Range(0.0F, 100.0F))
+      ->capture_default_str();
+  command->add_option("--seed", flags->seed, "Of the sampler")->capture_default_str();
+  command->add_flag("--no-thinking", flags->no_thinking, "Answer at once");
+  command->callback([flags, &chosen] { chosen = [flags] { return generate(*flags); }; });
+}
+
+}  // namespace qwen38::cli

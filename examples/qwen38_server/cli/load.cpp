@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/load.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "checkpoint/repository.hpp"
+#include "ops/cpu/cpu_backend.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::cli {
+namespace {
+
+constexpr std::int64_t default_context = 8192;
+
+double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+
+}  // namespace
+
+void add_model_flags(CLI::App& app, model_flags& flags) {
+  app.add_option("--model", flags.directory, "Checkpoint directory")->required();
+  app.add_option("--device", flags.device, "Where to run: cpu")->capture_default_str();
+  app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--lanes", flags.lanes, "Sequences that run at the same time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--context", flags.context,
+                 "Tokens a sequence may hold; 0: the smaller of 8192 and the model's limit")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
+}
+
+loaded_model load(model_flags const& flags) {
+  if (flags.device != "cpu") {
+    throw error(error_kind::unsupported, "--device " + flags.device + " is not in this build: expected cpu");
+  }
+  int const threads =
+      flags.threads > 0 ? flags.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+
+  auto files = std::make_shared<checkpoint::repository>(flags.directory);
+  checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
+  loaded_model loaded;
+  loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
+  loaded.tokenizer = std::make_unique<text::tokenizer>(text::tokenizer::from_file(flags.directory / "tokenizer.json"));
+
+  model::qwen38_options options;
+  options.valid_ids = loaded.tokenizer->vocab_size();
+  options.lanes = flags.lanes;
+  options.max_context =
+      flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
+  loaded.model = std::make_unique<model::qwen38_model>(std::move(files), config,
+                                                       ops::cpu::make_backend(threads), options);
+  loaded.threads = threads;
+  loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
+
+  auto const memory = loaded.model->get_memory_use();
+  spdlog::info("{}: {} layers, {} ids, packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state {:.1f} MiB",
+               loaded.name, config.num_hidden_layers, options.valid_ids, mib(memory.weights),
+               mib(memory.kv_cache), mib(memory.gdn_state));
+  spdlog::info("device cpu, {} threads, {} lanes, context {} tokens each", threads, flags.lanes,
+               options.max_context);
+  return loaded;
+}
+
+std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded, std::size_t queue_limit) {
+  engine::engine_options options;
+  options.queue_limit = queue_limit;
+  options.on_fault = [](std::string const& what) { spdlog::error("{}", what); };
+  auto engine = std::make_unique<engine::engine>(*loaded.model, *loaded.tokenizer, options);
+  engine->start();
+  return engine;
+}
+
+engine::request chat_request(loaded_model const& loaded, std::span<text::message const> messages,
+                             text::chat_options const& options) {
+  engine::request wanted;
+  wanted.prompt_ids = text::encode_chat(*loaded.tokenizer, messages, nlohmann::ordered_json(), options);
+  for (std::int64_t id : loaded.generation.eos_token_ids) wanted.stop_ids.push_back(static_cast<std::int32_t>(id));
+  wanted.split_reasoning = true;
+  wanted.starts_in_reasoning = options.enable_thinking;
+  return wanted;
+}
+
+}  // namespace qwen38::cli

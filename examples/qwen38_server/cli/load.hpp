@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "checkpoint/config.hpp"
+#include "engine/engine.hpp"
+#include "model/qwen38.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace qwen38::cli {
+
+/// Flags that every subcommand which runs the model shares.
+struct model_flags {
+  std::filesystem::path directory;
+  std::string device = "cpu";
+  int threads = 0;  ///< 0: one per processor this process may use
+  int lanes = 4;
+  std::int64_t context = 0;  ///< 0: the smaller of 8192 and the model's own limit
+};
+
+void add_model_flags(CLI::App& app, model_flags& flags);
+
+/// A checkpoint ready to run.
+struct loaded_model {
+  checkpoint::generation_config generation;
+  std::unique_ptr<text::tokenizer> tokenizer;
+  std::unique_ptr<model::qwen38_model> model;
+  std::string name;  ///< last component of the directory
+  int threads = 1;
+};
+
+/// Opens, checks and packs; prints the memory plan to stderr.
+loaded_model load(model_flags const& flags);
+
+/// An engine that runs on its own thread until it is destroyed; `loaded` must outlive it.
+std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded, std::size_t queue_limit = 64);
+
+/// A chat as a request with the checkpoint's stop ids; sampling, length and depth are left to the caller.
+engine::request chat_request(loaded_model const& loaded, std::span<text::message const> messages,
+                             text::chat_options const& options);
+
+}  // namespace qwen38::cli

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "api/handler.hpp"
+#include "cli/load.hpp"
+#include "cli/subcommands.hpp"
+#include "http/server.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::cli {
+namespace {
+
+constexpr char const* key_variable = "QWEN38_API_KEY";
+
+struct serve_flags {
+  model_flags model;
+  http::options http;
+  std::string name;
+  std::vector<std::string> aliases;
+  bool accept_any_model = false;
+  int draft_tokens = 7;
+  std::int64_t max_tokens = 4096;
+  std::size_t queue_limit = 64;
+};
+
+api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) {
+  checkpoint::generation_config const& config = loaded.generation;
+  api::settings served;
+  served.model_id = flags.name.empty() ? loaded.name : flags.name;
+  served.aliases = flags.aliases;
+  served.accept_any_model = flags.accept_any_model;
+  served.created = static_cast<std::int64_t>(std::time(nullptr));
+  for (std::int64_t id : config.eos_token_ids) served.eos_ids.push_back(static_cast<std::int32_t>(id));
+  engine::sampling_params& sampling = served.defaults.sampling;
+  sampling.temperature = config.do_sample ? static_cast<float>(config.temperature) : 0.0F;
+  sampling.top_k = static_cast<std::int32_t>(config.top_k);
+  sampling.top_p = static_cast<float>(config.top_p);
+  sampling.min_p = static_cast<float>(config.min_p);
+  sampling.repetition_penalty = static_cast<float>(config.repetition_penalty);
+  sampling.presence_penalty = static_cast<float>(config.presence_penalty);
+  served.defaults.max_tokens = flags.max_tokens;
+  served.defaults.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
+  return served;
+}
+
+int serve(serve_flags flags) {
+  if (char const* const key = std::getenv(key_variable); key != nullptr && flags.http.api_key.empty()) {
+    flags.http.api_key = key;
+  }
+  http::check_bind(flags.http);  // before the model is loaded
+  loaded_model loaded = load(flags.model);
+  auto const engine = start_engine(loaded, flags.queue_limit);
+  api::handler const requests(*engine, *loaded.tokenizer, settings_of(flags, loaded));
+  flags.http.stop_on_signals = true;
+  http::server server(requests, flags.http);
+  std::cout << "listening on http://" << flags.http.address << ':' << server.port() << std::endl;
+  server.run();
+  spdlog::info("stopped");
+  return 0;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, action& chosen) {
+  auto const flags = std::make_shared<serve_flags>();
+  CLI::App* const command = app.add_subcommand("serve", "OpenAI-compatible HTTP endpoint");
+  add_model_flags(*command, flags->model);
+  command->add_option("--address", flags->http.address, "Numeric address to listen on, or localhost")
+      ->capture_default_str();
+  command->add_option("--port", flags->http.port, "Port; 0: any free one")->capture_default_str();
+  command->add_option("--api-key", flags->http.api_key,
+                      "Bearer token that clients must send (also from the environment: QWEN38_API_KEY)");
+  command->add_flag("--allow-remote", flags->http.allow_remote,
+                    "Consent to an address that other machines reach; needs an API key or --insecure");
+  command->add_flag("--insecure", flags->http.insecure, "Consent to such an address without an API key");
+  command->add_option("--name", flags->name, "Model id in /v1/models; default: the directory's name");
+  command->add_option("--alias", flags->aliases, "Further names of the model; may be repeated");
+  command->add_flag("--accept-any-model", flags->accept_any_model, "Serve whatever a request's `model` says");
+  command->add_option("--k", flags->draft_tokens, "MTP draft depth of requests that name none")
+      ->check(CLI::Range(0, 15))
+      ->capture_default_str();
+  command->add_option("--max-tokens", flags->max_tokens, "Longest answer of requests that name no limit")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--queue", flags->queue_limit, "Requests that may wait for a lane; beyond: 429")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace qwen38::cli

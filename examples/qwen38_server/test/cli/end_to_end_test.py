@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built server, the demo checkpoint, real sockets: what a user does, checked from outside.
+
+usage: end_to_end_test.py SERVER_BINARY MODEL_DIRECTORY [unittest arguments]
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+SERVER, MODEL = sys.argv[1:3]
+
+
+def heldout(count):
+    with open(os.path.join(MODEL, "eval", "heldout.jsonl"), encoding="utf-8") as lines:
+        return [json.loads(line) for _, line in zip(range(count), lines)]
+
+
+def chat_body(document, **more):
+    messages = [{"role": "user", "content": document["user"]}]
+    if document["system"] is not None:
+        messages.insert(0, {"role": "system", "content": document["system"]})
+    body = {
+        "messages": messages,
+        "temperature": 0,
+        "max_tokens": 512,
+        "chat_template_kwargs": {"enable_thinking": document["enable_thinking"]},
+    }
+    if document["reasoning_effort"] is not None:
+        body["reasoning_effort"] = document["reasoning_effort"]
+    body.update(more)
+    return body
+
+
+class Server:
+    def __init__(self, *flags):
+        command = [SERVER, "serve", "--model", MODEL, "--port", "0", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", line)
+        assert found, f"unexpected first line {line!r}"
+        self.port = int(found.group(1))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+    def request(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            payload = None if body is None else json.dumps(body)
+            connection.request(method, path, payload, {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode("utf-8")
+        finally:
+            connection.close()
+
+    def post(self, path, body):
+        status, text = self.request("POST", path, body)
+        assert status == 200, f"{status}: {text}"
+        return json.loads(text)
+
+    def chat(self, body):
+        return self.post("/v1/chat/completions", body)
+
+    def stream(self, path, body):
+        """The parsed frames of a stream, [DONE] checked and left out."""
+        status, text = self.request("POST", path, {**body, "stream": True})
+        assert status == 200, f"{status}: {text}"
+        frames = [block for block in text.split("\n\n") if block and not block.startswith(":")]
+        assert all(frame.startswith("data: ") for frame in frames), text
+        assert frames[-1] == "data: [DONE]", frames[-1]
+        return [json.loads(frame[len("data: "):]) for frame in frames[:-1]]
+
+
+class OnOneServer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--lanes", "4")
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        cls.server.__exit__()
+        assert code == 0, f"exit code {code} after SIGTERM"
+
+    def test_documents_become_their_json(self):
+        documents = heldout(12)
+        exact = 0
+        for document in documents:
+            reply = self.server.chat(chat_body(document, speculative={"k": 7}))
+            message = reply["choices"][0]["message"]
+            self.assertEqual(reply["choices"][0]["finish_reason"], "stop")
+            self.assertEqual(bool(message.get("reasoning_content")), document["enable_thinking"])
+            try:
+                exact += json.loads(message["content"]) == document["expected"]
+            except json.JSONDecodeError:
+                pass
+        self.assertGreaterEqual(exact, 11, f"{exact} of {len(documents)} exact")
+
+    def test_every_draft_depth_gives_the_same_text_greedy_and_sampled(self):
+        for sampling in ({"temperature": 0}, {"temperature": 0.9, "top_p": 0.95, "top_k": 40, "seed": 7},
+                         {"temperature": 1.2, "min_p": 0.02, "presence_penalty": 0.5, "seed": 11}):
+            for document in heldout(2):
+                texts = set()
+                for k in (0, 1, 2, 3, 7, 15):
+                    reply = self.server.chat(chat_body(document, max_tokens=160, speculative={"k": k}, **sampling))
+                    message = reply["choices"][0]["message"]
+                    texts.add((message.get("reasoning_content"), message["content"],
+                               reply["usage"]["completion_tokens"]))
+                    self.assertEqual(reply["speculative"]["k"], k)
+                self.assertEqual(len(texts), 1, f"{document['id']} {sampling}: {texts}")
+
+    def test_speculation_is_real(self):
+        document = heldout(1)[0]
+        reply = self.server.chat(chat_body(document, speculative={"k": 7}))
+        speculation = reply["speculative"]
+        self.assertGreater(speculation["tau"], 2.0)
+        self.assertEqual(len(speculation["accepted_at"]), 7)
+        self.assertLess(speculation["rounds"], reply["usage"]["completion_tokens"])
+        self.assertEqual(self.server.chat(chat_body(document, speculative={"k": 0}))["speculative"]["accepted"], 0)
+
+    def test_a_stream_carries_the_same_text_as_a_plain_reply(self):
+        for document in heldout(4):
+            plain = self.server.chat(chat_body(document))["choices"][0]["message"]
+            chunks = self.server.stream("/v1/chat/completions", chat_body(document))
+            deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+            self.assertEqual("".join(delta.get("content") or "" for delta in deltas), plain["content"])
+            self.assertEqual("".join(delta.get("reasoning_content") or "" for delta in deltas),
+                             plain.get("reasoning_content") or "")
+            self.assertEqual(deltas[0].get("role"), "assistant")
+            self.assertEqual(len({chunk["id"] for chunk in chunks}), 1)
+
+    def test_text_completions_stop_where_they_are_told(self):
+        body = {"prompt": '{"invoice_id": "', "max_tokens": 40, "temperature": 0}
+        whole = self.server.post("/v1/completions", body)["choices"][0]["text"]
+        self.assertTrue(whole)
+        stop = whole[len(whole) // 2:][:3]
+        cut = self.server.post("/v1/completions", {**body, "stop": stop})["choices"][0]
+        self.assertEqual(cut["text"], whole[:whole.index(stop)])
+        self.assertEqual(cut["finish_reason"], "stop")
+        streamed = self.server.stream("/v1/completions", {**body, "stop": [stop]})
+        self.assertEqual("".join(c["choices"][0]["text"] for c in streamed if c["choices"]), cut["text"])
+
+    def test_health_models_and_errors(self):
+        self.assertEqual(self.server.request("GET", "/health")[0], 200)
+        models = json.loads(self.server.request("GET", "/v1/models")[1])
+        self.assertEqual(models["data"][0]["id"], os.path.basename(os.path.realpath(MODEL)))
+        for body, status in (({"messages": []}, 400), ({"messages": 3}, 400),
+                             (chat_body(heldout(1)[0], max_tokens=10**7), 400),
+                             (chat_body(heldout(1)[0], speculative={"k": 16}), 400),
+                             (chat_body(heldout(1)[0], model="no-such-model"), 404)):
+            got, text = self.server.request("POST", "/v1/chat/completions", body)
+            self.assertEqual(got, status, text)
+            self.assertTrue(json.loads(text)["error"]["message"])
+
+
+class Starting(unittest.TestCase):
+    def fails(self, *arguments):
+        done = subprocess.run([SERVER, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def test_a_missing_checkpoint_is_one_sentence(self):
+        message = self.fails("serve", "--model", "no/such/directory", "--port", "0")
+        self.assertIn("no/such/directory", message)
+        self.assertEqual(len(message.strip().splitlines()), 1, message)
+
+    def test_a_taken_port_is_one_sentence(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            message = self.fails("serve", "--model", MODEL, "--port", port)
+            self.assertIn(port, message)
+
+    def test_a_remote_address_needs_consent_and_a_key(self):
+        for flags in (["--address", "0.0.0.0"], ["--address", "0.0.0.0", "--allow-remote"],
+                      ["--address", "0.0.0.0", "--api-key", "k"]):
+            self.fails("serve", "--model", MODEL, "--port", "0", *flags)
+
+    def test_an_unknown_device_is_named(self):
+        self.assertIn("tpu", self.fails("generate", "--model", MODEL, "--device", "tpu", "--prompt", "x"))
+
+    def test_inspect_finds_nothing_wrong_with_the_demo_checkpoint(self):
+        done = subprocess.run([SERVER, "inspect", MODEL, "--json"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        json.loads(done.stdout)
+
+    def test_bench_reports_identical_ids_at_every_depth(self):
+        done = subprocess.run([SERVER, "bench", "--model", MODEL, "--device", "cpu", "--json", "--documents", "6"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertTrue(report["greedy_identical"])
+        self.assertEqual(len(set(report["ids_hash"].values())), 1)
+        self.assertGreaterEqual(report["tau"]["7"], report["tau"]["3"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
