@@ -169,7 +169,7 @@ float element(dense_view const& dense, std::size_t index) {
 }
 
 std::size_t element_count(dense_view const& dense) {
-  return dense.bytes.size() / static_cast<std::size_t>(qpn::bits(dense.type) / 8);
+  return dense.bytes.size() / (dense.type == qpn::dtype::f32 ? 4 : 2);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ struct options {
   bool insecure = false;              ///< consent to such an address without a key
   bool stop_on_signals = false;       ///< SIGINT and SIGTERM stop the server
   std::chrono::milliseconds keep_alive_interval{10'000};  ///< of comments in a silent stream
-  int translators = 2;  ///< threads that parse, render and tokenise
+  std::chrono::milliseconds stop_grace{3'000};  ///< for clients to be told that the server stops
+  int translators = 2;                          ///< threads that parse, render and tokenise
   limits bounds;
 };
 

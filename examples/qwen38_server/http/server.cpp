@@ -37,7 +37,6 @@ constexpr auto as_values = asio::as_tuple(asio::use_awaitable);
 
 constexpr std::size_t pipelined_bytes = std::size_t{64} << 10U;
 constexpr std::chrono::seconds linger_time{2};
-constexpr std::chrono::seconds stop_grace{3};
 
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
@@ -55,6 +54,18 @@ api::reply problem(int status, std::string type, std::string code, std::string m
 api::reply bad_request(int status, std::string code, std::string message) {
   return problem(status, "invalid_request_error", std::move(code), std::move(message));
 }
+
+template <class Action>
+class at_exit {
+ public:
+  explicit at_exit(Action action) : action_(std::move(action)) {}
+  ~at_exit() { action_(); }
+  at_exit(at_exit const&) = delete;
+  at_exit& operator=(at_exit const&) = delete;
+
+ private:
+  Action action_;
+};
 
 /// One client's connection. Lives on the I/O thread.
 struct connection {
@@ -89,7 +100,10 @@ class server::impl {
     listen();
   }
 
-  ~impl() { shut(); }
+  ~impl() {
+    shut();
+    grace_.reset();  // a timer may not outlive its context
+  }
   impl(impl const&) = delete;
   impl& operator=(impl const&) = delete;
 
@@ -146,7 +160,7 @@ class server::impl {
       if (client->call) client->call->cancel();
       if (client->idle) client->stream.close();
     }
-    grace_.emplace(io_, stop_grace);
+    grace_.emplace(io_, wanted_.stop_grace);
     grace_->async_wait([this](error_code failed) {
       if (!failed) io_.stop();
     });
@@ -207,10 +221,12 @@ class server::impl {
   asio::awaitable<void> serve(tcp::socket socket) {
     connection client(std::move(socket));
     clients_.insert(&client);
+    at_exit const forget([this, &client] {
+      clients_.erase(&client);
+      end_if_drained();
+    });
     bool goes_on = true;
     while (goes_on) goes_on = co_await serve_request(client);
-    clients_.erase(&client);
-    end_if_drained();
   }
 
   /// One request and its reply. False: the connection is at its end.
@@ -233,7 +249,8 @@ class server::impl {
     if (early && readable && parser.is_done()) {
       auto const bytes = format_reply(*early, head.fields, head.head_only);
       bool const sent = co_await send(client, bytes);
-      co_return sent&& head.fields.keep_alive;
+      bool const goes_on = sent && head.fields.keep_alive;
+      co_return goes_on;
     }
 
     std::size_t counted = 0;  // bytes of the body that count towards all_bodies_bytes
@@ -291,8 +308,8 @@ class server::impl {
   [[nodiscard]] std::optional<api::reply> examine(request_parser const& parser,
                                                   request_head& head) const {
     auto const& message = parser.get();
-    head.fields.keep_alive = parser.keep_alive() && !stopping_;
-    head.fields.http_1_0 = message.version() < 11;
+    head.fields.http_1_0 = message.version() < 11;  // and then one request per connection
+    head.fields.keep_alive = parser.keep_alive() && !head.fields.http_1_0 && !stopping_;
     head.head_only = message.method() == beast::http::verb::head;
     auto const fields = std::distance(message.begin(), message.end());
     if (static_cast<std::size_t>(fields) > wanted_.bounds.header_count) {
@@ -399,6 +416,7 @@ class server::impl {
     using asio::experimental::awaitable_operators::operator||;
     auto const channel =
         std::make_shared<reply_channel>(wakes_, wanted_.bounds.stream_buffer_bytes);
+    at_exit const close([&channel] { channel->close(); });
     channel->set_ready([&client, from = channel.get()] {
       if (from->has_overflowed()) client.stream.close();  // ends a write that is not getting on
       client.wake.cancel();
@@ -417,8 +435,8 @@ class server::impl {
     co_await std::move(either);
     if (!delivered) client.call->cancel();
     client.call.reset();
-    channel->close();
-    co_return delivered&& head.fields.keep_alive;
+    bool const goes_on = delivered && head.fields.keep_alive;
+    co_return goes_on;
   }
 
   /// Passes the reply on until it is complete (then `delivered` is true) or the client cannot be
@@ -495,19 +513,19 @@ class server::impl {
   options const wanted_;
   std::uint16_t port_ = 0;
 
-  asio::io_context io_{1};
-  tcp::acceptor acceptor_;
-  asio::thread_pool pool_;
-  std::shared_ptr<wake_list> wakes_;
-  std::atomic<std::size_t> all_bodies_{0};
-
-  // I/O thread only.
+  // I/O thread only. Before the context, which destroys the coroutines that use them.
   std::unordered_set<connection*> clients_;
   std::size_t refusing_ = 0;
   bool stopping_ = false;
   std::optional<asio::steady_timer> grace_;
   asio::signal_set* signals_ = nullptr;
   std::mt19937_64 ids_{std::random_device{}()};
+
+  std::atomic<std::size_t> all_bodies_{0};
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  asio::thread_pool pool_;
+  std::shared_ptr<wake_list> wakes_;
 };
 
 server::server(api::handler const& requests, options const& wanted)

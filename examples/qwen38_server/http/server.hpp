@@ -32,7 +32,7 @@ class server {
   /// loop may.
   void run();
   /// From any thread (not from a signal handler), also before run(). Cancels what is in flight,
-  /// gives its clients up to three seconds to be told, and makes run() return.
+  /// gives its clients options::stop_grace to be told, and makes run() return.
   void stop() noexcept;
 
  private:

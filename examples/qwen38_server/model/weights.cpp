@@ -84,6 +84,12 @@ class loader {
     source.format = views.front().format;
     source.dense_type = views.front().dense_type;
     source.scales = views.front().scales;
+    // Tensor scales are kept per 32-row tile; parts that meet inside a tile keep theirs per row instead.
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      if (source.scales == qpn::scale_mode::tensor && parts[i].n % qpn::tile_n != 0) {
+        source.scales = qpn::scale_mode::channel;
+      }
+    }
     std::string name = modules.front().name;
     for (std::size_t i = 1; i < modules.size(); ++i) name += " + " + modules[i].name;
     source.name = name;

@@ -318,8 +318,8 @@ TEST(generation_config, refuses_each_wrong_field_with_its_path) {
       {{{"eos_token_id", 1}, {"do_sample", "yes"}},
        "g: do_sample is \"yes\", but true or false is expected"},
   };
-  for (auto const& [document, sentence] : cases) {
-    EXPECT_EQ(error_of([&] { (void)parse_generation(document); }), sentence) << document;
+  for (auto const& wrong : cases) {
+    EXPECT_EQ(error_of([&] { (void)parse_generation(wrong.first); }), wrong.second) << wrong.first;
   }
 }
 

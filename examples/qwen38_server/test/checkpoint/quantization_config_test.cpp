@@ -104,8 +104,8 @@ TEST(quantization_declaration, refuses_malformed_documents) {
       {{{"quantization", {{"quantized_layers", {{"a", json::object()}}}}}},
        "h: quantization.quantized_layers.a.quant_algo is missing, but a string is expected"},
   };
-  for (auto const& [document, sentence] : cases) {
-    EXPECT_EQ(error_of([&] { (void)parse_hf(document); }), sentence) << document;
+  for (auto const& wrong : cases) {
+    EXPECT_EQ(error_of([&] { (void)parse_hf(wrong.first); }), wrong.second) << wrong.first;
   }
 }
 

@@ -157,14 +157,16 @@ TEST(sse_contract, w5_error_after_the_stream_began_is_a_frame_and_a_proper_end) 
 
 TEST(sse_contract, http_1_0_streams_end_with_the_connection) {
   running_server served(short_answer);
-  raw_client client(served.port());
-  client.send("POST " + chat_path + " HTTP/1.0\r\nContent-Length: " +
-              std::to_string(stream_body.size()) + "\r\n\r\n" + stream_body);
-  auto const reply = client.read_reply();
-  EXPECT_EQ(reply.status, 200);
-  EXPECT_EQ(reply.headers.count("transfer-encoding"), 0U);
-  EXPECT_EQ(reply.headers.at("connection"), "close");
-  EXPECT_EQ(frames_of(reply.body).back(), "[DONE]");
+  for (std::string const header : {"", "Connection: keep-alive\r\n"}) {
+    raw_client client(served.port());
+    client.send("POST " + chat_path + " HTTP/1.0\r\n" + header +
+                "Content-Length: " + std::to_string(stream_body.size()) + "\r\n\r\n" + stream_body);
+    auto const reply = client.read_reply();
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_EQ(reply.headers.count("transfer-encoding"), 0U);
+    EXPECT_EQ(reply.headers.at("connection"), "close");
+    EXPECT_EQ(frames_of(reply.body).back(), "[DONE]");
+  }
 }
 
 TEST(sse_contract, connection_close_is_honoured_by_streams_and_plain_replies) {

@@ -425,6 +425,18 @@ TEST(stopping, tells_streams_and_plain_requests_and_returns) {
   EXPECT_EQ(served.engine.cancelled(), 2U);
 }
 
+TEST(stopping, does_not_wait_for_what_never_ends) {
+  http::options wanted;
+  wanted.stop_grace = 50ms;
+  running_server served(short_answer, wanted);
+  raw_client half_header(served.port());
+  raw_client half_body(served.port());
+  half_header.send("GET /health HTTP/1.1\r\nHost:");
+  half_body.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+  EXPECT_EQ(exchange_once(served.port(), get("/health")).status, 200);
+  served.stop();
+}
+
 TEST(stopping, is_possible_before_running) {
   scripted_service engine(short_answer);
   auto const tokenizer = make_byte_tokenizer();
