@@ -65,8 +65,9 @@ struct depth_result {
   }
 };
 
-depth_result run_depth(engine::engine& engine, loaded_model const& loaded, std::vector<document> const& documents,
-                       int draft_tokens, std::int64_t max_tokens) {
+depth_result run_depth(engine::engine& engine, loaded_model const& loaded,
+                       std::vector<document> const& documents, int draft_tokens,
+                       std::int64_t max_tokens) {
   depth_result sum;
   sum.draft_tokens = draft_tokens;
   for (document const& task : documents) {
@@ -78,9 +79,11 @@ depth_result run_depth(engine::engine& engine, loaded_model const& loaded, std::
     auto const output = std::make_shared<collector>();
     engine.submit(std::move(wanted), output);
     engine::result const outcome = output->wait();
-    if (outcome.finish == engine::finish_reason::failed) throw error(error_kind::internal, outcome.message);
+    if (outcome.finish == engine::finish_reason::failed)
+      throw error(error_kind::internal, outcome.message);
     std::uint64_t hash = depth_result::fnv_offset;
-    for (std::int32_t id : output->ids) hash = depth_result::mix(hash, static_cast<std::uint64_t>(id));
+    for (std::int32_t id : output->ids)
+      hash = depth_result::mix(hash, static_cast<std::uint64_t>(id));
     sum.hashes.push_back(hash);
     sum.exact.push_back(answers(task, output->content));
     sum.tokens += outcome.usage.completion_tokens;
@@ -113,7 +116,8 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["ids_hash"] = per_depth([](depth_result const& one) { return one.hash(); });
   std::int64_t const exact = std::ranges::count(results.front().exact, true);
   report["exact_documents"] = exact;
-  report["exact_json"] = static_cast<double>(exact) / static_cast<double>(results.front().exact.size());
+  report["exact_json"] =
+      static_cast<double>(exact) / static_cast<double>(results.front().exact.size());
   report["greedy_identical"] = std::ranges::all_of(
       results, [&](depth_result const& one) { return one.hashes == results.front().hashes; });
   return report;
@@ -121,9 +125,11 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
 
 int bench(bench_flags const& flags) {
   loaded_model loaded = load(flags.model);
-  std::vector<document> documents = read_documents(flags.model.directory / "eval" / "heldout.jsonl");
+  std::vector<document> documents =
+      read_documents(flags.model.directory / "eval" / "heldout.jsonl");
   documents.resize(std::min(documents.size(), flags.documents));
-  if (documents.empty()) throw error(error_kind::invalid_argument, "--documents 0: expected at least one document");
+  if (documents.empty())
+    throw error(error_kind::invalid_argument, "--documents 0: expected at least one document");
   auto const engine = start_engine(loaded);
 
   std::vector<depth_result> results;
@@ -131,8 +137,9 @@ int bench(bench_flags const& flags) {
   for (int depth : flags.depths) {
     results.push_back(run_depth(*engine, loaded, documents, depth, flags.max_tokens));
     depth_result const& one = results.back();
-    std::fprintf(stderr, "%4d  %12.1f  %5.2f  %13.1f  %4td of %3zu  %s\n", depth, one.decode_tok_s(), one.tau(),
-                 one.prefill_tok_s(), std::ranges::count(one.exact, true), one.exact.size(), one.hash().c_str());
+    std::fprintf(stderr, "%4d  %12.1f  %5.2f  %13.1f  %4td of %3zu  %s\n", depth,
+                 one.decode_tok_s(), one.tau(), one.prefill_tok_s(),
+                 std::ranges::count(one.exact, true), one.exact.size(), one.hash().c_str());
   }
   for (std::size_t i = 0; i < documents.size(); ++i) {
     if (!results.front().exact[i]) std::fprintf(stderr, "not exact: %s\n", documents[i].id.c_str());
@@ -146,11 +153,16 @@ int bench(bench_flags const& flags) {
 
 void add_bench(CLI::App& app, action& chosen) {
   auto const flags = std::make_shared<bench_flags>();
-  CLI::App* const command = app.add_subcommand(
-      "bench", "Answer the checkpoint's held-out documents at several draft depths: speed, acceptance, exactness");
+  CLI::App* const command =
+      app.add_subcommand("bench",
+                         "Answer the checkpoint's held-out documents at several draft depths: "
+                         "speed, acceptance, exactness");
   add_model_flags(*command, flags->model);
-  command->add_option("--k", flags->depths, "Draft depths, e.g. 0,3,7")->delimiter(',')->check(CLI::Range(0, 15));
-  command->add_option("--documents", flags->documents, "How many documents, from the first")->capture_default_str();
+  command->add_option("--k", flags->depths, "Draft depths, e.g. 0,3,7")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 15));
+  command->add_option("--documents", flags->documents, "How many documents, from the first")
+      ->capture_default_str();
   command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

@@ -13,7 +13,8 @@
 
 namespace qwen38::cli {
 
-/// Gathers one request's output for a caller that waits; `on_delta`, if given, sees each piece as it comes.
+/// Gathers one request's output for a caller that waits; `on_delta`, if given, sees each piece as
+/// it comes.
 class collector final : public engine::observer {
  public:
   explicit collector(std::function<void(engine::output_delta const&)> on_delta = {})

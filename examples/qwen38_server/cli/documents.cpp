@@ -26,7 +26,8 @@ document parse_document(std::string const& line) {
     message.content = content.get<std::string>();
     parsed.messages.push_back(std::move(message));
   };
-  if (json const& system = fields.at("system"); !system.is_null()) add(text::chat_role::system, system);
+  if (json const& system = fields.at("system"); !system.is_null())
+    add(text::chat_role::system, system);
   add(text::chat_role::user, fields.at("user"));
   parsed.expected = fields.at("expected").dump();
   return parsed;
@@ -36,7 +37,9 @@ document parse_document(std::string const& line) {
 
 std::vector<document> read_documents(std::filesystem::path const& path) {
   std::ifstream file(path);
-  if (!file) throw error(error_kind::not_found, path.string() + " cannot be read: expected the evaluation documents");
+  if (!file)
+    throw error(error_kind::not_found,
+                path.string() + " cannot be read: expected the evaluation documents");
   std::vector<document> documents;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

@@ -35,8 +35,9 @@ int generate(generate_flags const& flags) {
     messages.push_back(std::move(message));
   };
   if (!flags.system.empty()) add(text::chat_role::system, flags.system);
-  add(text::chat_role::user,
-      flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt);
+  add(text::chat_role::user, flags.prompt == "-"
+                                 ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                                 : flags.prompt);
 
   text::chat_options options;
   options.enable_thinking = !flags.no_thinking;
@@ -55,13 +56,15 @@ int generate(generate_flags const& flags) {
   engine->submit(std::move(wanted), output);
   engine::result const outcome = output->wait();
   std::cout << '\n';
-  if (outcome.finish == engine::finish_reason::failed) throw error(error_kind::internal, outcome.message);
+  if (outcome.finish == engine::finish_reason::failed)
+    throw error(error_kind::internal, outcome.message);
   double const seconds = outcome.timing.decode / 1000.0;
-  std::fprintf(stderr, "%lld prompt tokens, %lld completion tokens, %.1f tok/s, k %d, tau %.2f\n",
-               static_cast<long long>(outcome.usage.prompt_tokens),
-               static_cast<long long>(outcome.usage.completion_tokens),
-               seconds > 0 ? static_cast<double>(outcome.usage.completion_tokens - 1) / seconds : 0.0,
-               outcome.speculation.draft_tokens, outcome.speculation.tau());
+  std::fprintf(
+      stderr, "%lld prompt tokens, %lld completion tokens, %.1f tok/s, k %d, tau %.2f\n",
+      static_cast<long long>(outcome.usage.prompt_tokens),
+      static_cast<long long>(outcome.usage.completion_tokens),
+      seconds > 0 ? static_cast<double>(outcome.usage.completion_tokens - 1) / seconds : 0.0,
+      outcome.speculation.draft_tokens, outcome.speculation.tau());
   return 0;
 }
 
@@ -69,15 +72,18 @@ int generate(generate_flags const& flags) {
 
 void add_generate(CLI::App& app, action& chosen) {
   auto const flags = std::make_shared<generate_flags>();
-  CLI::App* const command =
-      app.add_subcommand("generate", "Answer one prompt: reasoning to stderr, the answer to stdout");
+  CLI::App* const command = app.add_subcommand(
+      "generate", "Answer one prompt: reasoning to stderr, the answer to stdout");
   add_model_flags(*command, flags->model);
-  command->add_option("--prompt", flags->prompt, "User message; - reads standard input")->required();
+  command->add_option("--prompt", flags->prompt, "User message; - reads standard input")
+      ->required();
   command->add_option("--system", flags->system, "System message");
   command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--k", flags->draft_tokens, "MTP draft depth")->check(CLI::Range(0, 15))->capture_default_str();
+  command->add_option("--k", flags->draft_tokens, "MTP draft depth")
+      ->check(CLI::Range(0, 15))
+      ->capture_default_str();
   command->add_option("--temperature", flags->temperature, "0: greedy")
       ->check(CLI::Range(0.0F, 100.0F))
       ->capture_default_str();

@@ -17,8 +17,8 @@ void add_inspect(CLI::App& app, action& chosen) {
     bool headers_only = false;
   };
   auto const flags = std::make_shared<inspect_flags>();
-  CLI::App* const command =
-      app.add_subcommand("inspect", "What a checkpoint holds, class by class, and everything that is wrong with it");
+  CLI::App* const command = app.add_subcommand(
+      "inspect", "What a checkpoint holds, class by class, and everything that is wrong with it");
   command->add_option("directory", flags->directory, "Checkpoint directory")->required();
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_flag("--headers-only", flags->headers_only, "Accept files whose data is absent");

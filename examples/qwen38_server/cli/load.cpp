@@ -17,7 +17,9 @@ namespace {
 
 constexpr std::int64_t default_context = 8192;
 
-double mib(std::size_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+double mib(std::size_t bytes) {
+  return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
 
 }  // namespace
 
@@ -38,16 +40,19 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
 
 loaded_model load(model_flags const& flags) {
   if (flags.device != "cpu") {
-    throw error(error_kind::unsupported, "--device " + flags.device + " is not in this build: expected cpu");
+    throw error(error_kind::unsupported,
+                "--device " + flags.device + " is not in this build: expected cpu");
   }
-  int const threads =
-      flags.threads > 0 ? flags.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int const threads = flags.threads > 0
+                          ? flags.threads
+                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 
   auto files = std::make_shared<checkpoint::repository>(flags.directory);
   checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
   loaded_model loaded;
   loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
-  loaded.tokenizer = std::make_unique<text::tokenizer>(text::tokenizer::from_file(flags.directory / "tokenizer.json"));
+  loaded.tokenizer = std::make_unique<text::tokenizer>(
+      text::tokenizer::from_file(flags.directory / "tokenizer.json"));
 
   model::qwen38_options options;
   options.valid_ids = loaded.tokenizer->vocab_size();
@@ -60,9 +65,10 @@ loaded_model load(model_flags const& flags) {
   loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
 
   auto const memory = loaded.model->get_memory_use();
-  spdlog::info("{}: {} layers, {} ids, packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state {:.1f} MiB",
-               loaded.name, config.num_hidden_layers, options.valid_ids, mib(memory.weights),
-               mib(memory.kv_cache), mib(memory.gdn_state));
+  spdlog::info(
+      "{}: {} layers, {} ids, packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state {:.1f} MiB",
+      loaded.name, config.num_hidden_layers, options.valid_ids, mib(memory.weights),
+      mib(memory.kv_cache), mib(memory.gdn_state));
   spdlog::info("device cpu, {} threads, {} lanes, context {} tokens each", threads, flags.lanes,
                options.max_context);
   return loaded;
@@ -80,8 +86,10 @@ std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded, std::si
 engine::request chat_request(loaded_model const& loaded, std::span<text::message const> messages,
                              text::chat_options const& options) {
   engine::request wanted;
-  wanted.prompt_ids = text::encode_chat(*loaded.tokenizer, messages, nlohmann::ordered_json(), options);
-  for (std::int64_t id : loaded.generation.eos_token_ids) wanted.stop_ids.push_back(static_cast<std::int32_t>(id));
+  wanted.prompt_ids =
+      text::encode_chat(*loaded.tokenizer, messages, nlohmann::ordered_json(), options);
+  for (std::int64_t id : loaded.generation.eos_token_ids)
+    wanted.stop_ids.push_back(static_cast<std::int32_t>(id));
   wanted.split_reasoning = true;
   wanted.starts_in_reasoning = options.enable_thinking;
   return wanted;

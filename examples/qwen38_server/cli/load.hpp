@@ -42,9 +42,11 @@ struct loaded_model {
 loaded_model load(model_flags const& flags);
 
 /// An engine that runs on its own thread until it is destroyed; `loaded` must outlive it.
-std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded, std::size_t queue_limit = 64);
+std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded,
+                                             std::size_t queue_limit = 64);
 
-/// A chat as a request with the checkpoint's stop ids; sampling, length and depth are left to the caller.
+/// A chat as a request with the checkpoint's stop ids; sampling, length and depth are left to the
+/// caller.
 engine::request chat_request(loaded_model const& loaded, std::span<text::message const> messages,
                              text::chat_options const& options);
 

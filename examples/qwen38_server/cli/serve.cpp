@@ -38,7 +38,8 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   served.aliases = flags.aliases;
   served.accept_any_model = flags.accept_any_model;
   served.created = static_cast<std::int64_t>(std::time(nullptr));
-  for (std::int64_t id : config.eos_token_ids) served.eos_ids.push_back(static_cast<std::int32_t>(id));
+  for (std::int64_t id : config.eos_token_ids)
+    served.eos_ids.push_back(static_cast<std::int32_t>(id));
   engine::sampling_params& sampling = served.defaults.sampling;
   sampling.temperature = config.do_sample ? static_cast<float>(config.temperature) : 0.0F;
   sampling.top_k = static_cast<std::int32_t>(config.top_k);
@@ -52,7 +53,8 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
 }
 
 int serve(serve_flags flags) {
-  if (char const* const key = std::getenv(key_variable); key != nullptr && flags.http.api_key.empty()) {
+  if (char const* const key = std::getenv(key_variable);
+      key != nullptr && flags.http.api_key.empty()) {
     flags.http.api_key = key;
   }
   http::check_bind(flags.http);  // before the model is loaded
@@ -73,24 +75,33 @@ void add_serve(CLI::App& app, action& chosen) {
   auto const flags = std::make_shared<serve_flags>();
   CLI::App* const command = app.add_subcommand("serve", "OpenAI-compatible HTTP endpoint");
   add_model_flags(*command, flags->model);
-  command->add_option("--address", flags->http.address, "Numeric address to listen on, or localhost")
+  command
+      ->add_option("--address", flags->http.address, "Numeric address to listen on, or localhost")
       ->capture_default_str();
   command->add_option("--port", flags->http.port, "Port; 0: any free one")->capture_default_str();
-  command->add_option("--api-key", flags->http.api_key,
-                      "Bearer token that clients must send (also from the environment: QWEN38_API_KEY)");
-  command->add_flag("--allow-remote", flags->http.allow_remote,
-                    "Consent to an address that other machines reach; needs an API key or --insecure");
-  command->add_flag("--insecure", flags->http.insecure, "Consent to such an address without an API key");
-  command->add_option("--name", flags->name, "Model id in /v1/models; default: the directory's name");
+  command->add_option(
+      "--api-key", flags->http.api_key,
+      "Bearer token that clients must send (also from the environment: QWEN38_API_KEY)");
+  command->add_flag(
+      "--allow-remote", flags->http.allow_remote,
+      "Consent to an address that other machines reach; needs an API key or --insecure");
+  command->add_flag("--insecure", flags->http.insecure,
+                    "Consent to such an address without an API key");
+  command->add_option("--name", flags->name,
+                      "Model id in /v1/models; default: the directory's name");
   command->add_option("--alias", flags->aliases, "Further names of the model; may be repeated");
-  command->add_flag("--accept-any-model", flags->accept_any_model, "Serve whatever a request's `model` says");
+  command->add_flag("--accept-any-model", flags->accept_any_model,
+                    "Serve whatever a request's `model` says");
   command->add_option("--k", flags->draft_tokens, "MTP draft depth of requests that name none")
       ->check(CLI::Range(0, 15))
       ->capture_default_str();
-  command->add_option("--max-tokens", flags->max_tokens, "Longest answer of requests that name no limit")
+  command
+      ->add_option("--max-tokens", flags->max_tokens,
+                   "Longest answer of requests that name no limit")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--queue", flags->queue_limit, "Requests that may wait for a lane; beyond: 429")
+  command
+      ->add_option("--queue", flags->queue_limit, "Requests that may wait for a lane; beyond: 429")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });

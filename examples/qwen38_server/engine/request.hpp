@@ -10,8 +10,9 @@ namespace qwen38::engine {
 
 inline constexpr int max_draft_tokens = 15;
 
-/// How the next token is chosen. Order of application: repetition, frequency and presence penalties; argmax if
-/// temperature < 1e-5; else temperature, min_p, top_k, top_p, one draw keyed by (seed, absolute position).
+/// How the next token is chosen. Order of application: repetition, frequency and presence
+/// penalties; argmax if temperature < 1e-5; else temperature, min_p, top_k, top_p, one draw keyed
+/// by (seed, absolute position).
 struct sampling_params {
   float temperature = 1.0F;
   float top_p = 1.0F;
@@ -23,18 +24,20 @@ struct sampling_params {
   std::uint64_t seed = 0;
 };
 
-/// One generation, as every front end describes it: plain values, already validated against the wire contract.
+/// One generation, as every front end describes it: plain values, already validated against the
+/// wire contract.
 struct request {
-  std::string id;                          ///< for logs and replies
-  std::vector<std::int32_t> prompt_ids;    ///< at least one
+  std::string id;                        ///< for logs and replies
+  std::vector<std::int32_t> prompt_ids;  ///< at least one
   sampling_params sampling;
-  std::int64_t max_tokens = 1;             ///< >= 1; prompt + max_tokens <= context, or submit() refuses
-  std::int64_t min_tokens = 0;             ///< stop ids are not sampled before this many tokens
-  int draft_tokens = 0;                    ///< MTP depth k, 0 .. max_draft_tokens
-  std::vector<std::int32_t> stop_ids;      ///< end the text and are not printed; the model's eos ids among them
-  std::vector<std::string> stop_strings;   ///< end the text; the match and what follows is dropped
-  bool split_reasoning = false;            ///< chat: separate reasoning from content
-  bool starts_in_reasoning = false;        ///< the prompt ended with an open <think>
+  std::int64_t max_tokens = 1;  ///< >= 1; prompt + max_tokens <= context, or submit() refuses
+  std::int64_t min_tokens = 0;  ///< stop ids are not sampled before this many tokens
+  int draft_tokens = 0;         ///< MTP depth k, 0 .. max_draft_tokens
+  std::vector<std::int32_t>
+      stop_ids;  ///< end the text and are not printed; the model's eos ids among them
+  std::vector<std::string> stop_strings;  ///< end the text; the match and what follows is dropped
+  bool split_reasoning = false;           ///< chat: separate reasoning from content
+  bool starts_in_reasoning = false;       ///< the prompt ended with an open <think>
 };
 
 enum class finish_reason { stop, length, cancelled, failed };
@@ -54,11 +57,11 @@ struct usage_counts {
 };
 
 struct speculation_counts {
-  int draft_tokens = 0;                       ///< k asked for and served
-  std::int64_t rounds = 0;                    ///< verify passes (plain decode steps for k = 0)
+  int draft_tokens = 0;     ///< k asked for and served
+  std::int64_t rounds = 0;  ///< verify passes (plain decode steps for k = 0)
   std::int64_t drafted = 0;
   std::int64_t accepted = 0;
-  std::vector<std::int64_t> accepted_at;      ///< [k] drafts accepted at depth 1 .. k
+  std::vector<std::int64_t> accepted_at;  ///< [k] drafts accepted at depth 1 .. k
   /// Tokens emitted per round, the round being one target pass. 0 if there was none.
   [[nodiscard]] double tau() const noexcept {
     return rounds > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(rounds) : 0.0;
@@ -80,7 +83,8 @@ struct result {
   timing_ms timing;
 };
 
-/// Receives one request's output. Called from the engine's thread: must return quickly and must not throw.
+/// Receives one request's output. Called from the engine's thread: must return quickly and must not
+/// throw.
 class observer {
  public:
   virtual ~observer() = default;

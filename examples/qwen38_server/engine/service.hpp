@@ -20,9 +20,9 @@ class service {
   };
 
   virtual ~service() = default;
-  /// Queues a request, first come first served, and returns a ticket for cancel(). Throws qwen38::error:
-  /// context_length_exceeded, invalid_argument (a field out of range, by name) or overloaded (queue full).
-  /// After a throw the observer is never called.
+  /// Queues a request, first come first served, and returns a ticket for cancel(). Throws
+  /// qwen38::error: context_length_exceeded, invalid_argument (a field out of range, by name) or
+  /// overloaded (queue full). After a throw the observer is never called.
   virtual std::uint64_t submit(request wanted, std::shared_ptr<observer> sink) = 0;
   /// Ends a request wherever it is: in the queue, in prefill or in decode. Its observer gets
   /// finish_reason::cancelled unless it had finished. Unknown tickets are ignored.

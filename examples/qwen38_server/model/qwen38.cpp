@@ -9,18 +9,19 @@
 namespace qwen38::model {
 namespace {
 
-constexpr std::int32_t max_rows = 96;       // widest pass whose rows keep their bits on every backend
+constexpr std::int32_t max_rows = 96;  // widest pass whose rows keep their bits on every backend
 constexpr std::int32_t prefill_chunk = 64;  // prefill passes start at multiples of this
 constexpr std::int32_t max_tentative_rows = 16;
 
 ops::attention_shape attention_shape_of(checkpoint::model_config const& c) {
-  return {c.num_attention_heads, c.num_kv_heads, c.head_dim, c.rotary_dim, c.rope_theta,
-          static_cast<float>(c.rms_norm_eps)};
+  return {c.num_attention_heads, c.num_kv_heads, c.head_dim,
+          c.rotary_dim,          c.rope_theta,   static_cast<float>(c.rms_norm_eps)};
 }
 
 ops::gdn_shape gdn_shape_of(checkpoint::model_config const& c) {
-  return {c.linear_num_key_heads,  c.linear_num_value_heads, c.linear_key_head_dim,
-          c.linear_value_head_dim, c.conv_kernel,            static_cast<float>(c.rms_norm_eps)};
+  return {c.linear_num_key_heads, c.linear_num_value_heads,
+          c.linear_key_head_dim,  c.linear_value_head_dim,
+          c.conv_kernel,          static_cast<float>(c.rms_norm_eps)};
 }
 
 /// A broken call order is a fault of the engine, never of a user.
@@ -32,39 +33,42 @@ void require(bool condition, char const* sentence) {
 
 /// Tensors of one pass, max_rows rows each.
 struct qwen38_model::workspace {
-  ops::tensor x;               ///< fp32 residual stream
-  ops::tensor normed;          ///< [hidden]
-  ops::tensor q_gate;          ///< [heads * 2 * head_dim]
-  ops::tensor kv;              ///< [2 * kv_heads * head_dim]
-  ops::tensor attended;        ///< [heads * head_dim]
-  ops::tensor qkvz;            ///< [conv_channels + value_channels]
-  ops::tensor ba;              ///< [2 * value_heads]
-  ops::tensor mixed;           ///< [value_channels]
-  ops::tensor gate_up;         ///< [2 * intermediate]
-  ops::tensor activated;       ///< [intermediate]
-  ops::tensor hidden;          ///< [hidden] normed output of the latest forward()
-  ops::tensor selected;        ///< [hidden] rows whose logits are wanted
-  ops::tensor logits;          ///< [vocab_size]
-  ops::tensor draft_input;     ///< [2 * hidden] embedding half, hidden half
-  ops::tensor draft_source;    ///< [hidden] hidden states that the drafts start from
-  ops::tensor draft_x;         ///< [hidden] residual stream of the rows that draft
-  ops::tensor draft_out;       ///< [hidden] normed MTP output of the pass
-  ops::tensor draft_hidden;    ///< [lanes, hidden] latest MTP output of each lane
+  ops::tensor x;             ///< fp32 residual stream
+  ops::tensor normed;        ///< [hidden]
+  ops::tensor q_gate;        ///< [heads * 2 * head_dim]
+  ops::tensor kv;            ///< [2 * kv_heads * head_dim]
+  ops::tensor attended;      ///< [heads * head_dim]
+  ops::tensor qkvz;          ///< [conv_channels + value_channels]
+  ops::tensor ba;            ///< [2 * value_heads]
+  ops::tensor mixed;         ///< [value_channels]
+  ops::tensor gate_up;       ///< [2 * intermediate]
+  ops::tensor activated;     ///< [intermediate]
+  ops::tensor hidden;        ///< [hidden] normed output of the latest forward()
+  ops::tensor selected;      ///< [hidden] rows whose logits are wanted
+  ops::tensor logits;        ///< [vocab_size]
+  ops::tensor draft_input;   ///< [2 * hidden] embedding half, hidden half
+  ops::tensor draft_source;  ///< [hidden] hidden states that the drafts start from
+  ops::tensor draft_x;       ///< [hidden] residual stream of the rows that draft
+  ops::tensor draft_out;     ///< [hidden] normed MTP output of the pass
+  ops::tensor draft_hidden;  ///< [lanes, hidden] latest MTP output of each lane
   std::vector<std::unique_ptr<ops::storage>> memory;
 };
 
-qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files, checkpoint::model_config config,
-                           std::unique_ptr<ops::backend> backend, qwen38_options const& options)
+qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
+                           checkpoint::model_config config, std::unique_ptr<ops::backend> backend,
+                           qwen38_options const& options)
     : files_(std::move(files)), config_(std::move(config)), backend_(std::move(backend)) {
   if (options.valid_ids < 1 || options.valid_ids > config_.vocab_size) {
-    throw error(error_kind::corrupt_data,
-                "the tokenizer has " + std::to_string(options.valid_ids) + " ids, but the model's vocab_size is " +
-                    std::to_string(config_.vocab_size) + ": expected 1 to vocab_size ids");
+    throw error(error_kind::corrupt_data, "the tokenizer has " + std::to_string(options.valid_ids) +
+                                              " ids, but the model's vocab_size is " +
+                                              std::to_string(config_.vocab_size) +
+                                              ": expected 1 to vocab_size ids");
   }
   if (options.max_context < 1 || options.max_context > config_.max_position_embeddings) {
-    throw error(error_kind::invalid_argument,
-                "context " + std::to_string(options.max_context) + " is out of range: expected 1 to " +
-                    std::to_string(config_.max_position_embeddings) + " (max_position_embeddings)");
+    throw error(error_kind::invalid_argument, "context " + std::to_string(options.max_context) +
+                                                  " is out of range: expected 1 to " +
+                                                  std::to_string(config_.max_position_embeddings) +
+                                                  " (max_position_embeddings)");
   }
   weights_ = load_weights(*files_, config_, *backend_);
 
@@ -78,10 +82,12 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files, checkp
 
   ops::attention_shape const attention = attention_shape_of(config_);
   ops::gdn_shape const gdn = gdn_shape_of(config_);
-  std::int64_t const full = std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
+  std::int64_t const full =
+      std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
   std::int64_t const recurrent = std::ssize(config_.layers) - full;
   // The MTP layer's keys and values follow those of the target's layers.
-  kv_ = backend_->make_kv_cache(attention, full + (limits_.has_mtp ? 1 : 0), options.lanes, options.max_context);
+  kv_ = backend_->make_kv_cache(attention, full + (limits_.has_mtp ? 1 : 0), options.lanes,
+                                options.max_context);
   gdn_ = backend_->make_gdn_state(gdn, recurrent, options.lanes, max_tentative_rows);
 
   work_ = std::make_unique<workspace>();
@@ -119,9 +125,13 @@ qwen38_model::memory_use qwen38_model::get_memory_use() const noexcept {
   return {weights_.packed_bytes, kv_->resident_bytes(), gdn_->resident_bytes()};
 }
 
-void qwen38_model::reset(int lane) { backend_->gdn_reset(*gdn_, lane); }
+void qwen38_model::reset(int lane) {
+  backend_->gdn_reset(*gdn_, lane);
+}
 
-void qwen38_model::keep(int lane, std::int64_t rows) { backend_->gdn_keep(*gdn_, lane, rows); }
+void qwen38_model::keep(int lane, std::int64_t rows) {
+  backend_->gdn_keep(*gdn_, lane, rows);
+}
 
 void qwen38_model::report(std::int64_t layer, ops::tensor x) {
   if (!tap_) return;
@@ -131,7 +141,8 @@ void qwen38_model::report(std::int64_t layer, ops::tensor x) {
 }
 
 void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_layer,
-                                 std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x) {
+                                 std::span<ops::row_span const> spans, ops::tensor normed,
+                                 ops::tensor x) {
   ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
   ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
@@ -143,7 +154,8 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
 }
 
 void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
-                           std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x) {
+                           std::span<ops::row_span const> spans, ops::tensor normed,
+                           ops::tensor x) {
   ops::tensor const qkvz = work_->qkvz.slice_rows(0, x.rows);
   ops::tensor const ba = work_->ba.slice_rows(0, x.rows);
   ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
@@ -184,7 +196,8 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
     std::int64_t const rows = std::ssize(sequence.ids);
     require(sequence.lane >= 0 && sequence.lane < limits_.max_lanes, "forward: no such lane");
     require(rows > 0 && first + rows <= max_rows, "forward: a pass holds 1 to 96 rows");
-    require(!sequence.tentative || rows <= max_tentative_rows, "forward: at most 16 rows may be tentative");
+    require(!sequence.tentative || rows <= max_tentative_rows,
+            "forward: at most 16 rows may be tentative");
     require(sequence.position >= 0 && sequence.position + rows <= limits_.max_context,
             "forward: rows beyond the declared context");
     latest_.push_back({sequence.lane, sequence.position, first, rows, sequence.tentative});
@@ -222,7 +235,8 @@ std::int64_t qwen38_model::hidden_row(int lane, std::int64_t position) const {
       return span.first_row + position - span.position;
     }
   }
-  throw error(error_kind::internal, "draft: the latest pass does not hold the hidden states asked for");
+  throw error(error_kind::internal,
+              "draft: the latest pass does not hold the hidden states asked for");
 }
 
 void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) {
@@ -242,17 +256,21 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
     std::int64_t const rows = std::ssize(sequence.ids);
     require(rows > 0 && first + rows <= max_rows, "draft: a pass holds 1 to 96 rows");
     require(sequence.from_target || rows == 1, "draft: a chained draft has one row");
-    require(sequence.position + rows <= limits_.max_context, "draft: rows beyond the declared context");
+    require(sequence.position + rows <= limits_.max_context,
+            "draft: rows beyond the declared context");
     spans.push_back({sequence.lane, sequence.position, first, rows, false});
     ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
     for (std::int64_t r = 0; r < rows; ++r) {
       ops::tensor const source = sequence.from_target ? work_->hidden : work_->draft_hidden;
-      std::int64_t const row = sequence.from_target ? hidden_row(sequence.lane, sequence.position + r)
-                                                    : static_cast<std::int64_t>(sequence.lane);
-      backend_->gather_rows(source, std::span(&row, 1), work_->draft_source.slice_rows(first + r, 1));
+      std::int64_t const row = sequence.from_target
+                                   ? hidden_row(sequence.lane, sequence.position + r)
+                                   : static_cast<std::int64_t>(sequence.lane);
+      backend_->gather_rows(source, std::span(&row, 1),
+                            work_->draft_source.slice_rows(first + r, 1));
     }
     if (sequence.want_draft) {
-      last_spans.push_back({sequence.lane, sequence.position + rows - 1, std::ssize(last_rows), 1, false});
+      last_spans.push_back(
+          {sequence.lane, sequence.position + rows - 1, std::ssize(last_rows), 1, false});
       last_rows.push_back(first + rows - 1);
     }
   }
@@ -264,12 +282,14 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   ops::tensor const normed = work_->normed.slice_rows(0, rows);
   backend_->embed(weights_.embedding.rows, weights_.embedding.type, ids, x);
   backend_->rms_norm(x, *mtp.embedding_norm, eps, input.slice_cols(0, h));
-  backend_->rms_norm(work_->draft_source.slice_rows(0, rows), *mtp.hidden_norm, eps, input.slice_cols(h, h));
+  backend_->rms_norm(work_->draft_source.slice_rows(0, rows), *mtp.hidden_norm, eps,
+                     input.slice_cols(h, h));
   backend_->matmul(*mtp.fc, input, x, false);
 
   // Earlier rows leave only their keys and values behind.
   attention_weights const& attention = std::get<attention_weights>(mtp.layer.mixer);
-  std::int64_t const cache_layer = std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
+  std::int64_t const cache_layer =
+      std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
   if (rows > std::ssize(last_rows)) {
     backend_->rms_norm(x, *mtp.layer.input_norm, eps, normed);
     ops::tensor const kv = work_->kv.slice_rows(0, rows);
@@ -293,7 +313,8 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (!batch[i].want_draft) continue;
     std::int64_t const row = static_cast<std::int64_t>(next);
-    backend_->gather_rows(out, std::span(&row, 1), work_->draft_hidden.slice_rows(batch[i].lane, 1));
+    backend_->gather_rows(out, std::span(&row, 1),
+                          work_->draft_hidden.slice_rows(batch[i].lane, 1));
     next_ids[i] = drafts[next++];
   }
 }

@@ -20,8 +20,8 @@ struct qwen38_options {
   std::int64_t max_context = 4096;
 };
 
-/// The Qwen3.5/3.6/3.8 text model: Gated DeltaNet and gated full-attention layers, and the MTP drafter.
-/// Written once against ops::backend.
+/// The Qwen3.5/3.6/3.8 text model: Gated DeltaNet and gated full-attention layers, and the MTP
+/// drafter. Written once against ops::backend.
 class qwen38_model final : public causal_lm {
  public:
   qwen38_model(std::shared_ptr<checkpoint::repository> files, checkpoint::model_config config,
@@ -42,8 +42,8 @@ class qwen38_model final : public causal_lm {
   };
   [[nodiscard]] memory_use get_memory_use() const noexcept;
 
-  /// Called with the fp32 rows [rows, hidden] after each layer (index 0 ..), and with the normed output under
-  /// index num_hidden_layers. For tests against an oracle.
+  /// Called with the fp32 rows [rows, hidden] after each layer (index 0 ..), and with the normed
+  /// output under index num_hidden_layers. For tests against an oracle.
   using tap = std::function<void(std::int64_t layer, std::span<float const> rows)>;
   void set_tap(tap observer) { tap_ = std::move(observer); }
   /// The MTP hidden state (after mtp.norm) of the lane's latest draft().
@@ -52,12 +52,12 @@ class qwen38_model final : public causal_lm {
  private:
   struct workspace;
 
-  void run_layer(layer_weights const& w, std::int64_t cache_layer, std::span<ops::row_span const> spans,
-                 ops::tensor x);
-  void add_attention(attention_weights const& w, std::int64_t cache_layer, std::span<ops::row_span const> spans,
-                     ops::tensor normed, ops::tensor x);
-  void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer, std::span<ops::row_span const> spans,
-               ops::tensor normed, ops::tensor x);
+  void run_layer(layer_weights const& w, std::int64_t cache_layer,
+                 std::span<ops::row_span const> spans, ops::tensor x);
+  void add_attention(attention_weights const& w, std::int64_t cache_layer,
+                     std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x);
+  void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
+               std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x);
   void add_mlp(layer_weights const& w, ops::tensor x);
   void report(std::int64_t layer, ops::tensor x);
   [[nodiscard]] std::int64_t hidden_row(int lane, std::int64_t position) const;
@@ -70,7 +70,8 @@ class qwen38_model final : public causal_lm {
   std::unique_ptr<ops::kv_cache> kv_;
   std::unique_ptr<ops::gdn_state> gdn_;
   std::unique_ptr<workspace> work_;
-  std::vector<ops::row_span> latest_;  ///< spans of the latest forward(), whose hidden rows are still held
+  std::vector<ops::row_span>
+      latest_;  ///< spans of the latest forward(), whose hidden rows are still held
   std::vector<float> logits_;
   tap tap_;
 };

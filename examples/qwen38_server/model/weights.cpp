@@ -13,21 +13,26 @@ namespace {
 /// Looks tensors up by the published names and hands them to the backend.
 class loader {
  public:
-  loader(checkpoint::repository& files, checkpoint::model_config const& config, ops::backend& backend)
-      : files_(files), config_(config), backend_(backend), prefix_(checkpoint::text_prefix(files)) {}
+  loader(checkpoint::repository& files, checkpoint::model_config const& config,
+         ops::backend& backend)
+      : files_(files),
+        config_(config),
+        backend_(backend),
+        prefix_(checkpoint::text_prefix(files)) {}
 
   model_weights load() {
     model_weights all;
-    checkpoint::dense_view const embedding =
-        checkpoint::find_dense(files_, prefix_ + "embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
+    checkpoint::dense_view const embedding = checkpoint::find_dense(
+        files_, prefix_ + "embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
     all.embedding = embedding_of(embedding);
     for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) {
       all.layers.push_back(layer(prefix_ + "layers." + std::to_string(i) + ".",
                                  config_.layers[static_cast<std::size_t>(i)]));
     }
     all.norm = norm(prefix_ + "norm.weight", config_.hidden_size);
-    all.head = config_.tie_word_embeddings ? tied_head(embedding)
-                                           : fused({{"lm_head", config_.vocab_size}}, config_.hidden_size);
+    all.head = config_.tie_word_embeddings
+                   ? tied_head(embedding)
+                   : fused({{"lm_head", config_.vocab_size}}, config_.hidden_size);
     if (config_.mtp_num_hidden_layers > 0) all.mtp = mtp();
     files_.require_all_used();
     all.packed_bytes = packed_bytes_;
@@ -42,7 +47,8 @@ class loader {
 
   static embedding_table embedding_of(checkpoint::dense_view const& view) {
     if (view.type == qpn::dtype::f32) {
-      throw error(error_kind::unsupported, "tensor " + view.name + " is F32: expected a BF16 or F16 embedding");
+      throw error(error_kind::unsupported,
+                  "tensor " + view.name + " is F32: expected a BF16 or F16 embedding");
     }
     return {view.bytes.data(), view.type};
   }
@@ -52,7 +58,12 @@ class loader {
     qpn::weight_part part{};
     part.n = config_.vocab_size;
     part.codes = table.rows;
-    return packed({"embed_tokens as head", qpn::format_id::dense16, table.type, qpn::scale_mode::none, config_.hidden_size, {&part, 1}});
+    return packed({"embed_tokens as head",
+                   qpn::format_id::dense16,
+                   table.type,
+                   qpn::scale_mode::none,
+                   config_.hidden_size,
+                   {&part, 1}});
   }
 
   std::unique_ptr<ops::linear> packed(ops::linear_source const& source) {
@@ -61,10 +72,13 @@ class loader {
     return matrix;
   }
 
-  std::unique_ptr<ops::constants> vector(std::string const& name, std::vector<std::int64_t> const& shape) {
+  std::unique_ptr<ops::constants> vector(std::string const& name,
+                                         std::vector<std::int64_t> const& shape) {
     return backend_.make_constants(checkpoint::find_dense(files_, name, shape).to_f32());
   }
-  std::unique_ptr<ops::constants> norm(std::string const& name, std::int64_t size) { return vector(name, {size}); }
+  std::unique_ptr<ops::constants> norm(std::string const& name, std::int64_t size) {
+    return vector(name, {size});
+  }
 
   /// One packed matrix of one or several modules along n, each keeping its own scales.
   std::unique_ptr<ops::linear> fused(std::vector<module_rows> const& modules, std::int64_t k) {
@@ -75,8 +89,9 @@ class loader {
       parts.push_back(checkpoint::to_part(views.back()));
       if (views.back().cls != views.front().cls) {
         throw error(error_kind::unsupported,
-                    "module " + module.name + " is " + std::string(to_string(views.back().cls)) + " but " +
-                        views.front().module + " is " + std::string(to_string(views.front().cls)) +
+                    "module " + module.name + " is " + std::string(to_string(views.back().cls)) +
+                        " but " + views.front().module + " is " +
+                        std::string(to_string(views.front().cls)) +
                         ": the same class is expected of both, since they are read as one matrix");
       }
     }
@@ -84,7 +99,8 @@ class loader {
     source.format = views.front().format;
     source.dense_type = views.front().dense_type;
     source.scales = views.front().scales;
-    // Tensor scales are kept per 32-row tile; parts that meet inside a tile keep theirs per row instead.
+    // Tensor scales are kept per 32-row tile; parts that meet inside a tile keep theirs per row
+    // instead.
     for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
       if (source.scales == qpn::scale_mode::tensor && parts[i].n % qpn::tile_n != 0) {
         source.scales = qpn::scale_mode::channel;
@@ -115,7 +131,8 @@ class loader {
     std::int64_t const h = config_.hidden_size;
     std::int64_t const heads = config_.linear_num_value_heads;
     std::int64_t const value = heads * config_.linear_value_head_dim;
-    std::int64_t const channels = 2 * config_.linear_num_key_heads * config_.linear_key_head_dim + value;
+    std::int64_t const channels =
+        2 * config_.linear_num_key_heads * config_.linear_key_head_dim + value;
     gdn_layer_weights w;
     w.qkvz = fused({{base + "in_proj_qkv", channels}, {base + "in_proj_z", value}}, h);
     w.ba = fused({{base + "in_proj_b", heads}, {base + "in_proj_a", heads}}, h);
@@ -138,7 +155,8 @@ class loader {
       w.mixer = gdn(base + "linear_attn.");
     }
     w.post_norm = norm(base + "post_attention_layernorm.weight", h);
-    w.mlp.gate_up = fused({{base + "mlp.gate_proj", intermediate}, {base + "mlp.up_proj", intermediate}}, h);
+    w.mlp.gate_up =
+        fused({{base + "mlp.gate_proj", intermediate}, {base + "mlp.up_proj", intermediate}}, h);
     w.mlp.down = fused({{base + "mlp.down_proj", h}}, intermediate);
     return w;
   }

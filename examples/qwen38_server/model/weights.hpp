@@ -15,8 +15,9 @@
 namespace qwen38::model {
 
 struct attention_weights {
-  std::unique_ptr<ops::linear> q_gate;  ///< [num_heads * 2 * head_dim, hidden], per head query then gate
-  std::unique_ptr<ops::linear> kv;      ///< [k | v]
+  std::unique_ptr<ops::linear>
+      q_gate;  ///< [num_heads * 2 * head_dim, hidden], per head query then gate
+  std::unique_ptr<ops::linear> kv;  ///< [k | v]
   std::unique_ptr<ops::linear> out;
   std::unique_ptr<ops::constants> q_norm;
   std::unique_ptr<ops::constants> k_norm;
@@ -31,7 +32,9 @@ struct gdn_layer_weights {
   std::unique_ptr<ops::constants> dt_bias;
   std::unique_ptr<ops::constants> norm;
 
-  [[nodiscard]] ops::gdn_weights view() const { return {conv.get(), a_log.get(), dt_bias.get(), norm.get()}; }
+  [[nodiscard]] ops::gdn_weights view() const {
+    return {conv.get(), a_log.get(), dt_bias.get(), norm.get()};
+  }
 };
 
 struct mlp_weights {
@@ -69,8 +72,9 @@ struct model_weights {
   std::size_t packed_bytes = 0;  ///< of all linears
 };
 
-/// Packs every tensor of the checkpoint for `backend`; a tensor that is neither used nor on the list of ignored names
-/// is an error. `files` must outlive the result (the embedding stays in its mapping).
+/// Packs every tensor of the checkpoint for `backend`; a tensor that is neither used nor on the
+/// list of ignored names is an error. `files` must outlive the result (the embedding stays in its
+/// mapping).
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
                            ops::backend& backend);
 

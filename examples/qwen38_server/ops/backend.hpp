@@ -14,8 +14,9 @@
 
 /// The operations a model is written against, once for every device.
 ///
-/// Promise kept by every backend: rows are independent. A row's result is the same bits whatever else is in the
-/// call, and recurrent and attention results do not depend on how earlier tokens were cut into calls.
+/// Promise kept by every backend: rows are independent. A row's result is the same bits whatever
+/// else is in the call, and recurrent and attention results do not depend on how earlier tokens
+/// were cut into calls.
 namespace qwen38::ops {
 
 /// Memory of the backend.
@@ -76,11 +77,13 @@ struct gdn_shape {
   [[nodiscard]] std::int64_t key_channels() const noexcept { return num_key_heads * key_dim; }
   [[nodiscard]] std::int64_t value_channels() const noexcept { return num_value_heads * value_dim; }
   /// q | k | v, the channels that pass the convolution.
-  [[nodiscard]] std::int64_t conv_channels() const noexcept { return 2 * key_channels() + value_channels(); }
+  [[nodiscard]] std::int64_t conv_channels() const noexcept {
+    return 2 * key_channels() + value_channels();
+  }
 };
 
-/// Recurrent state of all GDN layers and lanes: fp32 S [value head][key_dim][value_dim] and the last conv_kernel - 1
-/// raw columns, plus the record of each lane's latest tentative rows.
+/// Recurrent state of all GDN layers and lanes: fp32 S [value head][key_dim][value_dim] and the
+/// last conv_kernel - 1 raw columns, plus the record of each lane's latest tentative rows.
 class gdn_state {
  public:
   virtual ~gdn_state() = default;
@@ -99,17 +102,19 @@ class backend {
   virtual ~backend() = default;
 
   // Memory. Everything is zero when handed out.
-  virtual std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols, tensor& view) = 0;
+  virtual std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols,
+                                               tensor& view) = 0;
   virtual std::unique_ptr<linear> make_linear(linear_source const& source) = 0;
   virtual std::unique_ptr<constants> make_constants(std::span<float const> values) = 0;
   virtual std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
                                                   std::int64_t lanes, std::int64_t max_context) = 0;
   virtual std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
-                                                    std::int64_t lanes, std::int64_t max_tentative_rows) = 0;
+                                                    std::int64_t lanes,
+                                                    std::int64_t max_tentative_rows) = 0;
 
   /// y[r, :] = table[ids[r], :], table bf16 or f16 [vocab, cols], on any byte of host memory.
-  virtual void embed(std::byte const* table, qpn::dtype table_type, std::span<std::int32_t const> ids,
-                     tensor y) = 0;
+  virtual void embed(std::byte const* table, qpn::dtype table_type,
+                     std::span<std::int32_t const> ids, tensor y) = 0;
   /// y = x * rsqrt(mean(x^2) + eps) * (1 + w), fp32.
   virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
   /// y = x W^T, or y += x W^T.
@@ -122,18 +127,20 @@ class backend {
   virtual void argmax(tensor x, std::int64_t valid, std::span<std::int32_t> ids) = 0;
 
   /// kv = [k | v] rows. k: norm with (1 + w) over each head, RoPE; both are written to the cache.
-  virtual void store_kv(kv_cache& cache, std::int64_t layer, std::span<row_span const> spans, tensor kv,
-                        constants const& k_norm) = 0;
-  /// q_gate: per head head_dim query values, then head_dim gate values. q: norm with (1 + w), RoPE; causal softmax
-  /// attention over the lane's cache, scale head_dim^-1/2; out = attention * sigmoid(gate).
+  virtual void store_kv(kv_cache& cache, std::int64_t layer, std::span<row_span const> spans,
+                        tensor kv, constants const& k_norm) = 0;
+  /// q_gate: per head head_dim query values, then head_dim gate values. q: norm with (1 + w), RoPE;
+  /// causal softmax attention over the lane's cache, scale head_dim^-1/2; out = attention *
+  /// sigmoid(gate).
   virtual void attention(kv_cache const& cache, std::int64_t layer, std::span<row_span const> spans,
                          tensor q_gate, constants const& q_norm, tensor out) = 0;
 
   /// Gated DeltaNet mixer of one layer, from projections to the gated norm.
   /// qkvz = [q | k | v | z] rows, ba = [b | a] rows, out [rows, value_channels].
-  virtual void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans, tensor qkvz,
-                   tensor ba, gdn_weights const& w, tensor out) = 0;
-  /// Folds the first `rows` rows of the lane's record into its state, in all layers, and forgets the record.
+  virtual void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans,
+                   tensor qkvz, tensor ba, gdn_weights const& w, tensor out) = 0;
+  /// Folds the first `rows` rows of the lane's record into its state, in all layers, and forgets
+  /// the record.
   virtual void gdn_keep(gdn_state& state, int lane, std::int64_t rows) = 0;
   virtual void gdn_reset(gdn_state& state, int lane) = 0;
 

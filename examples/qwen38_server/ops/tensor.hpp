@@ -8,7 +8,8 @@
 
 namespace qwen38::ops {
 
-/// A row-major matrix in the backend's memory; not owning. Row r starts `r * stride` elements after `data`.
+/// A row-major matrix in the backend's memory; not owning. Row r starts `r * stride` elements after
+/// `data`.
 struct tensor {
   void* data = nullptr;
   qpn::dtype type = qpn::dtype::f32;
@@ -31,8 +32,8 @@ struct tensor {
   }
 };
 
-/// Consecutive rows of one sequence inside a pass: rows first_row .. first_row + rows - 1 of the tensors are the
-/// tokens at absolute positions position .. position + rows - 1 of the lane.
+/// Consecutive rows of one sequence inside a pass: rows first_row .. first_row + rows - 1 of the
+/// tensors are the tokens at absolute positions position .. position + rows - 1 of the lane.
 struct row_span {
   int lane = 0;
   std::int64_t position = 0;

@@ -18,7 +18,8 @@ enum class error_kind {
   internal,                 ///< a broken promise of our own (500, exit 1)
 };
 
-/// The server's only exception type. The message is one sentence for a user: what, where, and what was expected.
+/// The server's only exception type. The message is one sentence for a user: what, where, and what
+/// was expected.
 class error : public std::runtime_error {
  public:
   error(error_kind kind, std::string const& message) : std::runtime_error(message), kind_(kind) {}

@@ -26,7 +26,9 @@ class cpu_kv_cache final : public kv_cache {
   [[nodiscard]] std::uint16_t* values(std::int64_t layer, int lane, std::int64_t kv_head) const {
     return values_.data() + offset(layer, lane, kv_head);
   }
-  [[nodiscard]] std::size_t resident_bytes() const noexcept override { return keys_.bytes() + values_.bytes(); }
+  [[nodiscard]] std::size_t resident_bytes() const noexcept override {
+    return keys_.bytes() + values_.bytes();
+  }
 
   attention_shape const shape;
   std::int64_t const lanes;
@@ -34,7 +36,8 @@ class cpu_kv_cache final : public kv_cache {
 
  private:
   [[nodiscard]] std::size_t elements(std::int64_t layers) const {
-    return static_cast<std::size_t>(layers * lanes * shape.num_kv_heads * max_context * shape.head_dim);
+    return static_cast<std::size_t>(layers * lanes * shape.num_kv_heads * max_context *
+                                    shape.head_dim);
   }
   [[nodiscard]] std::int64_t offset(std::int64_t layer, int lane, std::int64_t kv_head) const {
     return ((layer * lanes + lane) * shape.num_kv_heads + kv_head) * max_context * shape.head_dim;
@@ -44,7 +47,9 @@ class cpu_kv_cache final : public kv_cache {
   zeroed_array<std::uint16_t> values_;
 };
 
-cpu_kv_cache const& as_cpu(kv_cache const& cache) { return static_cast<cpu_kv_cache const&>(cache); }
+cpu_kv_cache const& as_cpu(kv_cache const& cache) {
+  return static_cast<cpu_kv_cache const&>(cache);
+}
 
 /// One unit of work: the rows of one span and one kv head.
 struct head_task {
@@ -69,8 +74,8 @@ void store_f16(float const* from, std::int64_t count, std::uint16_t* to) {
 
 }  // namespace
 
-std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers, std::int64_t lanes,
-                                            std::int64_t max_context) {
+std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers,
+                                            std::int64_t lanes, std::int64_t max_context) {
   return std::make_unique<cpu_kv_cache>(shape, layers, lanes, max_context);
 }
 
@@ -116,8 +121,8 @@ void cpu_attention(qpn::cpu::thread_pool& pool, kv_cache const& cache, std::int6
         float* const target = row(out, span.first_row + i) + head * s.head_dim;
         rms_norm_row(source, values(q_norm), s.head_dim, s.eps, true, query);
         rotate_head(query, s.rotary_dim, cosine, sine);
-        attend(query, c.keys(layer, span.lane, kv_head), c.values(layer, span.lane, kv_head), position + 1,
-               s.head_dim, scores, target);
+        attend(query, c.keys(layer, span.lane, kv_head), c.values(layer, span.lane, kv_head),
+               position + 1, s.head_dim, scores, target);
         float const* const gate = source + s.head_dim;
         for (std::int64_t j = 0; j < s.head_dim; ++j) target[j] *= sigmoid(gate[j]);
       }

@@ -65,11 +65,13 @@ class cpu_constants final : public constants {
   std::vector<float> values_;
 };
 
-inline float const* values(constants const& c) { return static_cast<cpu_constants const&>(c).data(); }
+inline float const* values(constants const& c) {
+  return static_cast<cpu_constants const&>(c).data();
+}
 
 // attention.cpp
-std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers, std::int64_t lanes,
-                                            std::int64_t max_context);
+std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers,
+                                            std::int64_t lanes, std::int64_t max_context);
 void cpu_store_kv(qpn::cpu::thread_pool& pool, kv_cache& cache, std::int64_t layer,
                   std::span<row_span const> spans, tensor const& kv, constants const& k_norm);
 void cpu_attention(qpn::cpu::thread_pool& pool, kv_cache const& cache, std::int64_t layer,
@@ -77,10 +79,11 @@ void cpu_attention(qpn::cpu::thread_pool& pool, kv_cache const& cache, std::int6
                    tensor const& out);
 
 // gdn.cpp
-std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers, std::int64_t lanes,
-                                              std::int64_t max_tentative_rows);
-void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer, std::span<row_span const> spans,
-             tensor const& qkvz, tensor const& ba, gdn_weights const& w, tensor const& out);
+std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers,
+                                              std::int64_t lanes, std::int64_t max_tentative_rows);
+void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
+             std::span<row_span const> spans, tensor const& qkvz, tensor const& ba,
+             gdn_weights const& w, tensor const& out);
 void cpu_gdn_keep(qpn::cpu::thread_pool& pool, gdn_state& state, int lane, std::int64_t rows);
 void cpu_gdn_reset(gdn_state& state, int lane);
 

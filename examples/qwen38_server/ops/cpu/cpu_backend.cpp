@@ -17,7 +17,9 @@ namespace {
 void check(qpn::status const& status, std::string_view what) {
   if (status.ok()) return;
   std::string message = std::string(what) + ": " + status.what;
-  if (status.row >= 0) message += " (row " + std::to_string(status.row) + ", column " + std::to_string(status.column) + ")";
+  if (status.row >= 0)
+    message +=
+        " (row " + std::to_string(status.row) + ", column " + std::to_string(status.column) + ")";
   throw error(error_kind::corrupt_data, message);
 }
 
@@ -33,10 +35,13 @@ class cpu_linear final : public linear {
     std::int64_t n = 0;
     for (qpn::weight_part const& part : source.parts) n += part.n;
     qpn::packed_layout layout;
-    check(qpn::make_packed_layout(source.format, source.scales, n, source.k, source.dense_type, layout),
+    check(qpn::make_packed_layout(source.format, source.scales, n, source.k, source.dense_type,
+                                  layout),
           source.name);
-    bytes_ = std::make_unique<zeroed_array<std::byte>>(static_cast<std::size_t>(layout.total_bytes));
-    check(qpn::prepack(layout, source.parts.data(), source.parts.size(), bytes_->data()), source.name);
+    bytes_ =
+        std::make_unique<zeroed_array<std::byte>>(static_cast<std::size_t>(layout.total_bytes));
+    check(qpn::prepack(layout, source.parts.data(), source.parts.size(), bytes_->data()),
+          source.name);
     packed_ = {layout, bytes_->data()};
   }
   [[nodiscard]] std::int64_t n() const noexcept override { return packed_.layout.n; }
@@ -53,7 +58,8 @@ class cpu_backend final : public backend {
  public:
   explicit cpu_backend(int threads) : pool_(threads) {}
 
-  std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols, tensor& view) override {
+  std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols,
+                                       tensor& view) override {
     auto memory = std::make_unique<cpu_storage>(static_cast<std::size_t>(rows * cols));
     view = {memory->memory.data(), qpn::dtype::f32, rows, cols, cols};
     return memory;
@@ -64,11 +70,12 @@ class cpu_backend final : public backend {
   std::unique_ptr<constants> make_constants(std::span<float const> values) override {
     return std::make_unique<cpu_constants>(values);
   }
-  std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers, std::int64_t lanes,
-                                          std::int64_t max_context) override {
+  std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
+                                          std::int64_t lanes, std::int64_t max_context) override {
     return make_cpu_kv_cache(shape, layers, lanes, max_context);
   }
-  std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers, std::int64_t lanes,
+  std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
+                                            std::int64_t lanes,
                                             std::int64_t max_tentative_rows) override {
     return make_cpu_gdn_state(shape, layers, lanes, max_tentative_rows);
   }
@@ -104,7 +111,8 @@ class cpu_backend final : public backend {
     args.y_type = y.type;
     args.ldy = y.stride;
     args.accumulate = accumulate;
-    check(qpn::cpu::gemm(static_cast<cpu_linear const&>(w).packed(), args, pool_), "matrix product");
+    check(qpn::cpu::gemm(static_cast<cpu_linear const&>(w).packed(), args, pool_),
+          "matrix product");
   }
 
   void silu_mul(tensor gate_up, tensor y) override {
@@ -133,12 +141,12 @@ class cpu_backend final : public backend {
                 constants const& k_norm) override {
     cpu_store_kv(pool_, cache, layer, spans, kv, k_norm);
   }
-  void attention(kv_cache const& cache, std::int64_t layer, std::span<row_span const> spans, tensor q_gate,
-                 constants const& q_norm, tensor out) override {
+  void attention(kv_cache const& cache, std::int64_t layer, std::span<row_span const> spans,
+                 tensor q_gate, constants const& q_norm, tensor out) override {
     cpu_attention(pool_, cache, layer, spans, q_gate, q_norm, out);
   }
-  void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans, tensor qkvz, tensor ba,
-           gdn_weights const& w, tensor out) override {
+  void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans, tensor qkvz,
+           tensor ba, gdn_weights const& w, tensor out) override {
     cpu_gdn(pool_, state, layer, spans, qkvz, ba, w, out);
   }
   void gdn_keep(gdn_state& state, int lane, std::int64_t rows) override {
@@ -147,7 +155,8 @@ class cpu_backend final : public backend {
   void gdn_reset(gdn_state& state, int lane) override { cpu_gdn_reset(state, lane); }
 
   void read(tensor x, std::span<float> out) override {
-    for (std::int64_t r = 0; r < x.rows; ++r) std::copy_n(row(x, r), x.cols, out.data() + r * x.cols);
+    for (std::int64_t r = 0; r < x.rows; ++r)
+      std::copy_n(row(x, r), x.cols, out.data() + r * x.cols);
   }
 
  private:
@@ -156,6 +165,8 @@ class cpu_backend final : public backend {
 
 }  // namespace
 
-std::unique_ptr<backend> make_backend(int threads) { return std::make_unique<cpu_backend>(threads); }
+std::unique_ptr<backend> make_backend(int threads) {
+  return std::make_unique<cpu_backend>(threads);
+}
 
 }  // namespace qwen38::ops::cpu

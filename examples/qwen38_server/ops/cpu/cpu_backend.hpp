@@ -7,8 +7,8 @@
 
 namespace qwen38::ops::cpu {
 
-/// The embedded default and the reference of other backends. Activations are fp32; `threads` includes the caller.
-/// One caller at a time.
+/// The embedded default and the reference of other backends. Activations are fp32; `threads`
+/// includes the caller. One caller at a time.
 std::unique_ptr<backend> make_backend(int threads);
 
 }  // namespace qwen38::ops::cpu

@@ -23,7 +23,8 @@ struct lane_state {
 
 class cpu_gdn_state final : public gdn_state {
  public:
-  cpu_gdn_state(gdn_shape const& wanted, std::int64_t layer_count, std::int64_t lane_count, std::int64_t rows)
+  cpu_gdn_state(gdn_shape const& wanted, std::int64_t layer_count, std::int64_t lane_count,
+                std::int64_t rows)
       : shape(wanted),
         layers(layer_count),
         lanes(lane_count),
@@ -43,7 +44,8 @@ class cpu_gdn_state final : public gdn_state {
     return {part(s_), part(conv_), part(raw_), part(mixed_), part(decay_), part(beta_)};
   }
   [[nodiscard]] std::size_t resident_bytes() const noexcept override {
-    return s_.bytes() + conv_.bytes() + raw_.bytes() + mixed_.bytes() + decay_.bytes() + beta_.bytes();
+    return s_.bytes() + conv_.bytes() + raw_.bytes() + mixed_.bytes() + decay_.bytes() +
+           beta_.bytes();
   }
 
   gdn_shape const shape;
@@ -59,19 +61,22 @@ class cpu_gdn_state final : public gdn_state {
   zeroed_array<float> s_, conv_, raw_, mixed_, decay_, beta_;
 };
 
-cpu_gdn_state& as_cpu(gdn_state& state) { return static_cast<cpu_gdn_state&>(state); }
+cpu_gdn_state& as_cpu(gdn_state& state) {
+  return static_cast<cpu_gdn_state&>(state);
+}
 
-/// Rows of a pass whose record lies in `memory`; spans that are final at once use scratch of the same form.
+/// Rows of a pass whose record lies in `memory`; spans that are final at once use scratch of the
+/// same form.
 struct row_record {
   float* mixed;
   float* decay;
   float* beta;
 };
 
-/// silu(sum_j taps[c][j] column[j][c]) over all channels; columns[j] points to the raw column of tap j, or is null
-/// before the sequence begins.
-QWEN38_CPU_VERSIONS void convolve(float const* const* columns, float const* taps, std::int64_t kernel,
-                                  std::int64_t channels, float* out) {
+/// silu(sum_j taps[c][j] column[j][c]) over all channels; columns[j] points to the raw column of
+/// tap j, or is null before the sequence begins.
+QWEN38_CPU_VERSIONS void convolve(float const* const* columns, float const* taps,
+                                  std::int64_t kernel, std::int64_t channels, float* out) {
   for (std::int64_t c = 0; c < channels; ++c) {
     float sum = 0;
     for (std::int64_t j = 0; j < kernel; ++j) sum += taps[c * kernel + j] * columns[j][c];
@@ -84,15 +89,18 @@ void l2_normalise(float* head, std::int64_t count, float scale) {
   for (std::int64_t i = 0; i < count; ++i) head[i] *= factor;
 }
 
-float softplus(float x) { return x > 20.0F ? x : std::log1p(std::exp(x)); }
+float softplus(float x) {
+  return x > 20.0F ? x : std::log1p(std::exp(x));
+}
 
 /// Keeps the last kernel - 1 columns of [old columns, rows new ones].
-void shift_columns(float* conv, float const* raw, std::int64_t raw_stride, std::int64_t rows, std::int64_t kept,
-                   std::int64_t channels) {
+void shift_columns(float* conv, float const* raw, std::int64_t raw_stride, std::int64_t rows,
+                   std::int64_t kept, std::int64_t channels) {
   std::size_t const column_bytes = static_cast<std::size_t>(channels) * sizeof(float);
   for (std::int64_t j = 0; j < kept; ++j) {
     std::int64_t const from = j + rows;  // index into [old columns, new rows]
-    float const* const source = from < kept ? conv + from * channels : raw + (from - kept) * raw_stride;
+    float const* const source =
+        from < kept ? conv + from * channels : raw + (from - kept) * raw_stride;
     std::memmove(conv + j * channels, source, column_bytes);
   }
 }
@@ -123,7 +131,9 @@ struct block_task {
   std::int64_t columns;
 };
 
-std::int64_t blocks_per_head(gdn_shape const& g) { return (g.value_dim + gdn_block - 1) / gdn_block; }
+std::int64_t blocks_per_head(gdn_shape const& g) {
+  return (g.value_dim + gdn_block - 1) / gdn_block;
+}
 
 block_task pick(gdn_shape const& g, std::int64_t index) {
   std::int64_t const blocks = blocks_per_head(g);
@@ -134,19 +144,21 @@ block_task pick(gdn_shape const& g, std::int64_t index) {
 
 }  // namespace
 
-std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers, std::int64_t lanes,
-                                              std::int64_t max_tentative_rows) {
+std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers,
+                                              std::int64_t lanes, std::int64_t max_tentative_rows) {
   return std::make_unique<cpu_gdn_state>(shape, layers, lanes, max_tentative_rows);
 }
 
-void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer, std::span<row_span const> spans,
-             tensor const& qkvz, tensor const& ba, gdn_weights const& w, tensor const& out) {
+void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
+             std::span<row_span const> spans, tensor const& qkvz, tensor const& ba,
+             gdn_weights const& w, tensor const& out) {
   cpu_gdn_state& all = as_cpu(state);
   gdn_shape const& g = all.shape;
   std::int64_t const channels = g.conv_channels();
   std::int64_t const heads = g.num_value_heads;
 
-  // Where each row's convolved values and gates go: a tentative span's into its record, others into scratch.
+  // Where each row's convolved values and gates go: a tentative span's into its record, others into
+  // scratch.
   thread_local std::vector<float> scratch;
   scratch.resize(static_cast<std::size_t>(qkvz.rows * (channels + 2 * heads)));
   std::vector<row_record> records;
@@ -174,7 +186,8 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer, 
     std::int64_t const i = r - span.first_row;
     float const* columns[16];
     for (std::int64_t j = 0; j < g.conv_kernel; ++j) {
-      std::int64_t const source = i - (g.conv_kernel - 1) + j;  // row of the pass; negative: from the state
+      std::int64_t const source =
+          i - (g.conv_kernel - 1) + j;  // row of the pass; negative: from the state
       columns[j] = source >= 0 ? row(qkvz, span.first_row + source)
                                : lane.conv + (source + g.conv_kernel - 1) * channels;
     }
@@ -201,8 +214,8 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer, 
     auto const [span_index, head, first, columns] = pick(g, index);
     row_span const& span = spans[static_cast<std::size_t>(span_index)];
     lane_state const lane = all.at(layer, span.lane);
-    gdn_columns c = columns_of(g, lane.s, head, first, columns, records[static_cast<std::size_t>(span_index)],
-                               span.rows);
+    gdn_columns c = columns_of(g, lane.s, head, first, columns,
+                               records[static_cast<std::size_t>(span_index)], span.rows);
     c.out = row(out, span.first_row) + head * g.value_dim + first;
     c.out_stride = out.stride;
     if (span.tentative) {
@@ -237,11 +250,13 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer, 
 void cpu_gdn_keep(qpn::cpu::thread_pool& pool, gdn_state& state, int lane, std::int64_t rows) {
   cpu_gdn_state& all = as_cpu(state);
   gdn_shape const& g = all.shape;
-  for_each_index(pool, all.layers * g.num_value_heads * blocks_per_head(g), [&](std::int64_t index) {
-    auto const [layer, head, first, columns] = pick(g, index);
-    lane_state const at = all.at(layer, lane);
-    gdn_recurrence(columns_of(g, at.s, head, first, columns, {at.mixed, at.decay, at.beta}, rows));
-  });
+  for_each_index(
+      pool, all.layers * g.num_value_heads * blocks_per_head(g), [&](std::int64_t index) {
+        auto const [layer, head, first, columns] = pick(g, index);
+        lane_state const at = all.at(layer, lane);
+        gdn_recurrence(
+            columns_of(g, at.s, head, first, columns, {at.mixed, at.decay, at.beta}, rows));
+      });
   for (std::int64_t layer = 0; layer < all.layers; ++layer) {
     lane_state const at = all.at(layer, lane);
     shift_columns(at.conv, at.raw, g.conv_channels(), rows, g.conv_kernel - 1, g.conv_channels());

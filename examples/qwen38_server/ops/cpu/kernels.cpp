@@ -7,7 +7,9 @@
 
 namespace qwen38::ops::cpu {
 
-float sigmoid(float x) noexcept { return 1.0F / (1.0F + std::exp(-x)); }
+float sigmoid(float x) noexcept {
+  return 1.0F / (1.0F + std::exp(-x));
+}
 
 QWEN38_CPU_VERSIONS void rms_norm_row(float const* x, float const* w, std::int64_t count, float eps,
                                       bool unit_offset, float* y) {
@@ -17,7 +19,8 @@ QWEN38_CPU_VERSIONS void rms_norm_row(float const* x, float const* w, std::int64
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * scale * (offset + w[i]);
 }
 
-void rope_angles(std::int64_t position, std::int64_t rotary_dim, double theta, float* cosine, float* sine) {
+void rope_angles(std::int64_t position, std::int64_t rotary_dim, double theta, float* cosine,
+                 float* sine) {
   for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
     double const exponent = -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim);
     double const angle = static_cast<double>(position) * std::pow(theta, exponent);
@@ -36,8 +39,9 @@ void rotate_head(float* head, std::int64_t rotary_dim, float const* cosine, floa
   }
 }
 
-QWEN38_CPU_VERSIONS void attend(float const* query, std::uint16_t const* keys, std::uint16_t const* values,
-                                std::int64_t context, std::int64_t head_dim, float* scores, float* out) {
+QWEN38_CPU_VERSIONS void attend(float const* query, std::uint16_t const* keys,
+                                std::uint16_t const* values, std::int64_t context,
+                                std::int64_t head_dim, float* scores, float* out) {
   float const scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   float largest = -INFINITY;
   for (std::int64_t t = 0; t < context; ++t) {
@@ -79,7 +83,8 @@ QWEN38_CPU_VERSIONS void attend(float const* query, std::uint16_t const* keys, s
         sums[j] += weight * v;
       }
     }
-    for (std::int64_t j = 0; j < vectors; ++j) store(sums[j] * inverse, out + first + j * simd_width);
+    for (std::int64_t j = 0; j < vectors; ++j)
+      store(sums[j] * inverse, out + first + j * simd_width);
   }
 }
 

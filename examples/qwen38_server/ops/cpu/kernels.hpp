@@ -7,27 +7,34 @@
 namespace qwen38::ops::cpu {
 
 /// y = x * rsqrt(mean(x^2) + eps) * (unit_offset ? 1 + w : w), over `count` values; x may be y.
-void rms_norm_row(float const* x, float const* w, std::int64_t count, float eps, bool unit_offset, float* y);
+void rms_norm_row(float const* x, float const* w, std::int64_t count, float eps, bool unit_offset,
+                  float* y);
 
 [[nodiscard]] float sigmoid(float x) noexcept;
-[[nodiscard]] inline float silu(float x) noexcept { return x * sigmoid(x); }
+[[nodiscard]] inline float silu(float x) noexcept {
+  return x * sigmoid(x);
+}
 
-/// Rotates the first rotary_dim of a head, value i with value i + rotary_dim / 2; cosine and sine per pair.
+/// Rotates the first rotary_dim of a head, value i with value i + rotary_dim / 2; cosine and sine
+/// per pair.
 void rotate_head(float* head, std::int64_t rotary_dim, float const* cosine, float const* sine);
 /// Angles position * theta^(-2 i / rotary_dim), i < rotary_dim / 2.
-void rope_angles(std::int64_t position, std::int64_t rotary_dim, double theta, float* cosine, float* sine);
+void rope_angles(std::int64_t position, std::int64_t rotary_dim, double theta, float* cosine,
+                 float* sine);
 
-/// Softmax attention of one query row and head over `context` keys. keys, values: fp16 [context][head_dim].
-/// scores: scratch [context]. Order of every sum depends on context and head_dim alone.
-void attend(float const* query, std::uint16_t const* keys, std::uint16_t const* values, std::int64_t context,
-            std::int64_t head_dim, float* scores, float* out);
+/// Softmax attention of one query row and head over `context` keys. keys, values: fp16
+/// [context][head_dim]. scores: scratch [context]. Order of every sum depends on context and
+/// head_dim alone.
+void attend(float const* query, std::uint16_t const* keys, std::uint16_t const* values,
+            std::int64_t context, std::int64_t head_dim, float* scores, float* out);
 
 /// Columns of S advanced together: 128 x 32 fp32 stay in the first-level cache.
 inline constexpr std::int64_t gdn_block = 32;
 
 /// One value head's gated delta rule on `columns` <= gdn_block columns of S over `rows` tokens:
 ///   S <- decay S;  u = beta (v - S^T k);  S <- S + k u^T;  out = S^T q.
-/// s [key_dim][s_stride]; q, k [rows] with row_stride; v and out likewise; out may be null (replay).
+/// s [key_dim][s_stride]; q, k [rows] with row_stride; v and out likewise; out may be null
+/// (replay).
 struct gdn_columns {
   float* s;
   std::int64_t s_stride;

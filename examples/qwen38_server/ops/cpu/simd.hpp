@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <cstring>
 
-/// Eight fp32 lanes on any processor. Products and sums round separately (the build forbids contraction), so the
-/// AVX2 and the baseline version of a kernel give the same bits.
+/// Eight fp32 lanes on any processor. Products and sums round separately (the build forbids
+/// contraction), so the AVX2 and the baseline version of a kernel give the same bits.
 ///
-/// QWEN38_CPU_VERSIONS on a function compiles it for AVX2 and for the baseline and picks at load time. The loader's
-/// resolver runs before a sanitizer's runtime is up, so sanitizer builds take the baseline.
+/// QWEN38_CPU_VERSIONS on a function compiles it for AVX2 and for the baseline and picks at load
+/// time. The loader's resolver runs before a sanitizer's runtime is up, so sanitizer builds take
+/// the baseline.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define QWEN38_CPU_VERSIONS __attribute__((target_clones("avx2", "default")))
 #else
@@ -24,14 +25,18 @@ using u32x8 = std::uint32_t __attribute__((vector_size(32)));
 using u16x8 = std::uint16_t __attribute__((vector_size(16)));
 
 // By reference: an f32x8 passed or returned by value has an ABI that depends on the target.
-QWEN38_INLINE void load(float const* from, f32x8& to) { std::memcpy(&to, from, sizeof to); }
-QWEN38_INLINE void store(f32x8 const& from, float* to) { std::memcpy(to, &from, sizeof from); }
+QWEN38_INLINE void load(float const* from, f32x8& to) {
+  std::memcpy(&to, from, sizeof to);
+}
+QWEN38_INLINE void store(f32x8 const& from, float* to) {
+  std::memcpy(to, &from, sizeof from);
+}
 QWEN38_INLINE void broadcast(float from, f32x8& to) {
   to = f32x8{from, from, from, from, from, from, from, from};
 }
 
-/// Eight finite fp16 values to fp32, exact: the bits move into the fp32 fields and a multiplication by 2^112 mends
-/// the exponent bias, subnormals included.
+/// Eight finite fp16 values to fp32, exact: the bits move into the fp32 fields and a multiplication
+/// by 2^112 mends the exponent bias, subnormals included.
 QWEN38_INLINE void load_f16(std::uint16_t const* from, f32x8& to) {
   u16x8 half;
   std::memcpy(&half, from, sizeof half);

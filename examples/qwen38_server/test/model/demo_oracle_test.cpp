@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trained demo checkpoint against the oracle: prefill logits, greedy ids and chained drafts, on prompts of held-out
-// documents (make_goldens.py says how they were computed).
+// The trained demo checkpoint against the oracle: prefill logits, greedy ids and chained drafts, on
+// prompts of held-out documents (make_goldens.py says how they were computed).
 
 #include <gtest/gtest.h>
 
@@ -26,13 +26,15 @@ class demo_oracle : public ::testing::Test {
   std::unique_ptr<model::qwen38_model> lm = open_model(demo_directory, valid_ids, 1, 2, 1024);
 
   /// Feeds ids from position `first`, in passes of at most 64 rows; logits of the last row.
-  std::vector<float> feed(std::span<std::int32_t const> ids, std::size_t first, std::size_t logit_rows = 1) {
+  std::vector<float> feed(std::span<std::int32_t const> ids, std::size_t first,
+                          std::size_t logit_rows = 1) {
     std::vector<float> logits;
     for (std::size_t at = 0; at < ids.size();) {
       std::size_t const count = std::min<std::size_t>(64, ids.size() - at);
       bool const last = at + count == ids.size();
       std::size_t const from = last ? count - std::min(count, logit_rows) : count;
-      model::sequence_rows const rows{0, static_cast<std::int64_t>(first + at), ids.subspan(at, count), false,
+      model::sequence_rows const rows{0, static_cast<std::int64_t>(first + at),
+                                      ids.subspan(at, count), false,
                                       static_cast<std::int64_t>(from)};
       auto const part = lm->forward({&rows, 1});
       logits.assign(part.begin(), part.end());
@@ -68,7 +70,8 @@ TEST_F(demo_oracle, logits_agree_at_the_end_of_each_prompt) {
 TEST_F(demo_oracle, greedy_ids_agree_token_by_token) {
   for (golden::prompt const& prompt : wanted.prompts()) {
     auto const generated = prompt.fields.at("generated").get<std::vector<std::int32_t>>();
-    // The manifest gives the smallest lead of a winner over the second; all stand clear of rounding.
+    // The manifest gives the smallest lead of a winner over the second; all stand clear of
+    // rounding.
     ASSERT_GT(prompt.fields.at("smallest_margin").get<double>(), 0.02) << prompt.name;
     lm->reset(0);
     auto logits = feed(prompt.ids, 0);
@@ -88,16 +91,19 @@ TEST_F(demo_oracle, chained_drafts_agree) {
     for (std::size_t at = 0; at < prompt.ids.size(); at += 64) {
       std::size_t const count = std::min<std::size_t>(64, prompt.ids.size() - at);
       feed(std::span(prompt.ids).subspan(at, count), at);
-      std::vector<std::int32_t> shifted(prompt.ids.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-                                        prompt.ids.begin() + static_cast<std::ptrdiff_t>(at + count));
+      std::vector<std::int32_t> shifted(
+          prompt.ids.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+          prompt.ids.begin() + static_cast<std::ptrdiff_t>(at + count));
       shifted.push_back(at + count < prompt.ids.size() ? prompt.ids[at + count] : next_id);
-      model::draft_rows const rows{0, static_cast<std::int64_t>(at), shifted, true, at + count == prompt.ids.size()};
+      model::draft_rows const rows{0, static_cast<std::int64_t>(at), shifted, true,
+                                   at + count == prompt.ids.size()};
       lm->draft({&rows, 1}, {&draft, 1});
     }
     for (std::size_t depth = 0; depth < drafts.size(); ++depth) {
       EXPECT_EQ(draft, drafts[depth]) << prompt.name << " depth " << depth + 1;
       std::int32_t const last = drafts[depth];
-      model::draft_rows const rows{0, static_cast<std::int64_t>(prompt.ids.size() + depth), {&last, 1}, false, true};
+      model::draft_rows const rows{
+          0, static_cast<std::int64_t>(prompt.ids.size() + depth), {&last, 1}, false, true};
       lm->draft({&rows, 1}, {&draft, 1});
     }
   }

@@ -27,21 +27,26 @@ class golden {
     nlohmann::json const manifest = nlohmann::json::parse(text);
     std::ifstream raw(directory / "goldens.bin", std::ios::binary);
     std::string const bytes((std::istreambuf_iterator<char>(raw)), {});
-    if (bytes.size() != manifest.at("bytes").get<std::size_t>()) throw std::runtime_error("goldens.bin is cut short");
+    if (bytes.size() != manifest.at("bytes").get<std::size_t>())
+      throw std::runtime_error("goldens.bin is cut short");
     for (auto const& tensor : manifest.at("tensors")) {
       std::size_t count = 1;
       for (auto const& extent : tensor.at("shape")) count *= extent.get<std::size_t>();
       std::vector<float> values(count);
-      bytes.copy(reinterpret_cast<char*>(values.data()), count * sizeof(float), tensor.at("offset").get<std::size_t>());
+      bytes.copy(reinterpret_cast<char*>(values.data()), count * sizeof(float),
+                 tensor.at("offset").get<std::size_t>());
       arrays_[tensor.at("name").get<std::string>()] = std::move(values);
     }
     for (auto const& one : manifest.at("prompts")) {
-      prompts_.push_back({one.at("name").get<std::string>(), one.at("ids").get<std::vector<std::int32_t>>(), one});
+      prompts_.push_back(
+          {one.at("name").get<std::string>(), one.at("ids").get<std::vector<std::int32_t>>(), one});
     }
   }
 
   [[nodiscard]] std::vector<prompt> const& prompts() const { return prompts_; }
-  [[nodiscard]] std::vector<float> const& array(std::string const& name) const { return arrays_.at(name); }
+  [[nodiscard]] std::vector<float> const& array(std::string const& name) const {
+    return arrays_.at(name);
+  }
   [[nodiscard]] bool has(std::string const& name) const { return arrays_.contains(name); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model against transformers' Qwen3_5ForCausalLM in fp32 (and an MTP layer built from its parts), on the tiny
-// checkpoint's dequantised values: see make_goldens.py.
+// The model against transformers' Qwen3_5ForCausalLM in fp32 (and an MTP layer built from its
+// parts), on the tiny checkpoint's dequantised values: see make_goldens.py.
 
 #include <gtest/gtest.h>
 
@@ -60,7 +60,8 @@ TEST_F(oracle, every_layer_and_the_logits_agree_whole_and_token_by_token) {
       lm->set_tap([&](std::int64_t layer, std::span<float const> rows) {
         layers[layer].insert(layers[layer].end(), rows.begin(), rows.end());
       });
-      auto const logits = all_logits(*lm, 0, prompt.ids, whole ? std::vector<std::size_t>{} : steps);
+      auto const logits =
+          all_logits(*lm, 0, prompt.ids, whole ? std::vector<std::size_t>{} : steps);
       lm->set_tap({});
       for (std::int64_t layer = 0; layer < 4; ++layer) {
         auto const& rows = wanted.array(prompt.name + ".hidden." + std::to_string(layer));
@@ -68,7 +69,8 @@ TEST_F(oracle, every_layer_and_the_logits_agree_whole_and_token_by_token) {
         EXPECT_LT(error, tolerance) << prompt.name << " layer " << layer;
         RecordProperty(prompt.name + "_layer_" + std::to_string(layer), std::to_string(error));
       }
-      EXPECT_LT(worst_row(layers[4], wanted.array(prompt.name + ".final"), 64), tolerance) << prompt.name;
+      EXPECT_LT(worst_row(layers[4], wanted.array(prompt.name + ".final"), 64), tolerance)
+          << prompt.name;
       double const error = worst_row(logits, wanted.array(prompt.name + ".logits"), 512);
       EXPECT_LT(error, tolerance) << prompt.name;
       RecordProperty(prompt.name + "_logits", std::to_string(error));
@@ -89,14 +91,16 @@ TEST_F(oracle, the_mtp_layer_agrees_at_every_position) {
       lm->draft({&rows, 1}, {&draft, 1});
       auto const row = lm->draft_hidden(0);
       hidden.insert(hidden.end(), row.begin(), row.end());
-      auto const logits = std::span(wanted.array(prompt.name + ".mtp.logits")).subspan(p * 512, 512);
+      auto const logits =
+          std::span(wanted.array(prompt.name + ".mtp.logits")).subspan(p * 512, 512);
       if (std::int32_t const winner = clear_winner(logits); winner >= 0) {
         ++demanded;
         EXPECT_EQ(draft, winner) << prompt.name << " position " << p;
       }
     }
     EXPECT_GT(demanded, static_cast<int>(next.size() / 2));
-    EXPECT_LT(worst_row(hidden, wanted.array(prompt.name + ".mtp.hidden"), 64), tolerance) << prompt.name;
+    EXPECT_LT(worst_row(hidden, wanted.array(prompt.name + ".mtp.hidden"), 64), tolerance)
+        << prompt.name;
   }
 }
 

@@ -33,14 +33,17 @@ TEST(qwen38_model, any_cut_into_passes_gives_the_same_bits) {
 TEST(qwen38_model, the_number_of_threads_changes_no_bit) {
   auto const ids = some_ids(40, 2);
   auto const one = all_logits(*open_model(tiny_directory, tiny_valid_ids, 1, 1), 0, ids);
-  EXPECT_TRUE(same_bits(one, all_logits(*open_model(tiny_directory, tiny_valid_ids, 1, 3), 0, ids)));
+  EXPECT_TRUE(
+      same_bits(one, all_logits(*open_model(tiny_directory, tiny_valid_ids, 1, 3), 0, ids)));
 }
 
 TEST(qwen38_model, lanes_in_one_pass_do_not_disturb_each_other) {
   auto const lm = open_model(tiny_directory, tiny_valid_ids, 3);
-  std::vector<std::vector<std::int32_t>> const ids = {some_ids(20, 3), some_ids(31, 4), some_ids(9, 5)};
+  std::vector<std::vector<std::int32_t>> const ids = {some_ids(20, 3), some_ids(31, 4),
+                                                      some_ids(9, 5)};
   std::vector<std::vector<float>> wanted;
-  for (int lane = 0; lane < 3; ++lane) wanted.push_back(all_logits(*lm, lane, ids[static_cast<std::size_t>(lane)]));
+  for (int lane = 0; lane < 3; ++lane)
+    wanted.push_back(all_logits(*lm, lane, ids[static_cast<std::size_t>(lane)]));
 
   std::vector<model::sequence_rows> batch;
   for (int lane : {2, 0, 1}) {
@@ -70,10 +73,12 @@ TEST(qwen38_model, rejected_rows_leave_no_trace) {
               guess.begin() + static_cast<std::ptrdiff_t>(kept));
     rows = {0, 20, guess, true, 0};
     auto const tentative = lm->forward({&rows, 1});
-    EXPECT_TRUE(same_bits(tentative.first(kept * width), std::span(wanted).subspan(20 * width, kept * width)));
+    EXPECT_TRUE(same_bits(tentative.first(kept * width),
+                          std::span(wanted).subspan(20 * width, kept * width)));
     lm->keep(0, static_cast<std::int64_t>(kept));
     rows = {0, static_cast<std::int64_t>(20 + kept), std::span(ids).subspan(20 + kept), false, 0};
-    EXPECT_TRUE(same_bits(lm->forward({&rows, 1}), std::span(wanted).subspan((20 + kept) * width))) << "kept " << kept;
+    EXPECT_TRUE(same_bits(lm->forward({&rows, 1}), std::span(wanted).subspan((20 + kept) * width)))
+        << "kept " << kept;
   }
 }
 
@@ -91,11 +96,13 @@ TEST(qwen38_model, drafts_depend_only_on_the_true_prefix) {
                                       std::span(ids).subspan(first, cut - first), false,
                                       static_cast<std::int64_t>(cut - first)};
       static_cast<void>(lm->forward({&rows, 1}));
-      model::draft_rows draft{0, static_cast<std::int64_t>(first), std::span(ids).subspan(first + 1, cut - first), true,
+      model::draft_rows draft{0, static_cast<std::int64_t>(first),
+                              std::span(ids).subspan(first + 1, cut - first), true,
                               pollute || cut + 1 == ids.size()};
       lm->draft({&draft, 1}, {&next, 1});
       if (pollute && cut + 1 != ids.size()) {
-        // Chained drafts from a guess: their K and V must be overwritten by the true rows that follow.
+        // Chained drafts from a guess: their K and V must be overwritten by the true rows that
+        // follow.
         for (std::int64_t step = 0; step < 3; ++step) {
           std::int32_t const guess = next;
           draft = {0, static_cast<std::int64_t>(cut) + step, {&guess, 1}, false, true};
@@ -127,13 +134,14 @@ TEST(qwen38_model, a_broken_call_order_is_an_internal_error_not_a_wrong_answer) 
   auto const lm = open_model(tiny_directory, tiny_valid_ids, 1, 1, 64);
   auto const ids = some_ids(97, 11);
   auto const run = [&](model::sequence_rows const& rows) { return lm->forward({&rows, 1}); };
-  EXPECT_THROW(run({0, 0, ids, false, 0}), error);                                // more rows than a pass holds
-  EXPECT_THROW(run({0, 0, std::span(ids).first(17), true, 0}), error);            // more tentative rows than a record
-  EXPECT_THROW(run({1, 0, std::span(ids).first(1), false, 0}), error);            // no such lane
-  EXPECT_THROW(run({0, 60, std::span(ids).first(5), false, 0}), error);           // beyond the context
+  EXPECT_THROW(run({0, 0, ids, false, 0}), error);  // more rows than a pass holds
+  EXPECT_THROW(run({0, 0, std::span(ids).first(17), true, 0}),
+               error);  // more tentative rows than a record
+  EXPECT_THROW(run({1, 0, std::span(ids).first(1), false, 0}), error);   // no such lane
+  EXPECT_THROW(run({0, 60, std::span(ids).first(5), false, 0}), error);  // beyond the context
   std::int32_t next = 0;
   model::draft_rows const draft{0, 3, std::span(ids).first(1), true, true};
-  EXPECT_THROW(lm->draft({&draft, 1}, {&next, 1}), error);                        // no hidden states held
+  EXPECT_THROW(lm->draft({&draft, 1}, {&next, 1}), error);  // no hidden states held
 }
 
 TEST(qwen38_model, options_out_of_range_are_refused_by_name) {
@@ -146,7 +154,9 @@ TEST(qwen38_model, options_out_of_range_are_refused_by_name) {
     return std::string("accepted");
   };
   EXPECT_NE(sentence([] { open_model(tiny_directory, 513); }).find("513 ids"), std::string::npos);
-  EXPECT_NE(sentence([] { open_model(tiny_directory, tiny_valid_ids, 1, 1, 1 << 30); }).find("max_position_embeddings"),
+  EXPECT_NE(sentence([] {
+              open_model(tiny_directory, tiny_valid_ids, 1, 1, 1 << 30);
+            }).find("max_position_embeddings"),
             std::string::npos);
 }
 

@@ -18,16 +18,17 @@ inline constexpr char const* tiny_directory = "golden/tiny";
 inline constexpr std::int32_t tiny_valid_ids = 500;
 
 inline std::unique_ptr<model::qwen38_model> open_model(std::filesystem::path const& directory,
-                                                       std::int32_t valid_ids, int lanes = 1, int threads = 2,
+                                                       std::int32_t valid_ids, int lanes = 1,
+                                                       int threads = 2,
                                                        std::int64_t context = 512) {
-  return std::make_unique<model::qwen38_model>(std::make_shared<checkpoint::repository>(directory),
-                                               checkpoint::load_model_config(directory),
-                                               ops::cpu::make_backend(threads),
-                                               model::qwen38_options{valid_ids, lanes, context});
+  return std::make_unique<model::qwen38_model>(
+      std::make_shared<checkpoint::repository>(directory), checkpoint::load_model_config(directory),
+      ops::cpu::make_backend(threads), model::qwen38_options{valid_ids, lanes, context});
 }
 
 /// Logits [ids, vocab_size] of a whole sequence, fed in passes that end at `cuts`.
-inline std::vector<float> all_logits(model::causal_lm& lm, int lane, std::vector<std::int32_t> const& ids,
+inline std::vector<float> all_logits(model::causal_lm& lm, int lane,
+                                     std::vector<std::int32_t> const& ids,
                                      std::vector<std::size_t> cuts = {}) {
   lm.reset(lane);
   cuts.push_back(ids.size());

@@ -65,7 +65,8 @@ TEST(cpu_rms_norm, matches_fp64_for_any_length_with_and_without_the_unit_offset)
     auto const w = random_values(seed + 1, count);
     for (bool offset : {false, true}) {
       std::vector<float> y(count);
-      cpu::rms_norm_row(x.data(), w.data(), static_cast<std::int64_t>(count), 1e-6F, offset, y.data());
+      cpu::rms_norm_row(x.data(), w.data(), static_cast<std::int64_t>(count), 1e-6F, offset,
+                        y.data());
       double mean = 0;
       for (float value : x) mean += static_cast<double>(value) * value;
       mean /= static_cast<double>(count);
@@ -102,22 +103,24 @@ struct attention_case {
     for (std::int64_t cut : cuts) {
       row_span const span{1, first, 0, cut - first, false};
       device.store_kv(*cache, 1, {&span, 1}, view(kv, rows).slice_rows(first, cut - first), *kn);
-      device.attention(*cache, 1, {&span, 1}, view(q_gate, rows).slice_rows(first, cut - first), *qn,
-                       view(out, rows).slice_rows(first, cut - first));
+      device.attention(*cache, 1, {&span, 1}, view(q_gate, rows).slice_rows(first, cut - first),
+                       *qn, view(out, rows).slice_rows(first, cut - first));
       first = cut;
     }
     return out;
   }
 };
 
-std::vector<double> norm_and_rotate(float const* x, std::vector<float> const& w, std::int64_t position) {
+std::vector<double> norm_and_rotate(float const* x, std::vector<float> const& w,
+                                    std::int64_t position) {
   double mean = 0;
   for (std::size_t i = 0; i < 256; ++i) mean += static_cast<double>(x[i]) * x[i];
   double const scale = 1.0 / std::sqrt(mean / 256 + 1e-6);
   std::vector<double> y(256);
   for (std::size_t i = 0; i < 256; ++i) y[i] = x[i] * scale * (1.0 + w[i]);
   for (std::size_t i = 0; i < 32; ++i) {
-    double const angle = static_cast<double>(position) * std::pow(1e7, -2.0 * static_cast<double>(i) / 64.0);
+    double const angle =
+        static_cast<double>(position) * std::pow(1e7, -2.0 * static_cast<double>(i) / 64.0);
     double const low = y[i];
     double const high = y[i + 32];
     y[i] = low * std::cos(angle) - high * std::sin(angle);
@@ -147,7 +150,8 @@ TEST(cpu_attention, matches_fp64_within_the_rounding_of_an_fp16_cache) {
       for (std::int64_t i = 0; i < 256; ++i) {
         double sum = 0;
         for (std::int64_t s = 0; s <= t; ++s) {
-          sum += weights[static_cast<std::size_t>(s)] * c.kv[static_cast<std::size_t>((s * 8 + 4 + head / 2) * 256 + i)];
+          sum += weights[static_cast<std::size_t>(s)] *
+                 c.kv[static_cast<std::size_t>((s * 8 + 4 + head / 2) * 256 + i)];
         }
         wanted.push_back(sum / mass / (1.0 + std::exp(-static_cast<double>(source[256 + i]))));
       }
@@ -172,7 +176,8 @@ struct gdn_case {
   std::vector<float> qkvz, ba, conv, a_log, dt_bias, norm;
   std::unique_ptr<constants> conv_c, a_log_c, dt_bias_c, norm_c;
 
-  gdn_case(backend& device, std::int64_t count, std::uint64_t seed, gdn_shape wanted = {4, 12, 128, 128, 4, 1e-6F})
+  gdn_case(backend& device, std::int64_t count, std::uint64_t seed,
+           gdn_shape wanted = {4, 12, 128, 128, 4, 1e-6F})
       : shape(wanted), rows(count) {
     auto const n = static_cast<std::size_t>(count);
     auto const channels = static_cast<std::size_t>(shape.conv_channels());
@@ -189,8 +194,8 @@ struct gdn_case {
     norm_c = device.make_constants(norm);
   }
 
-  void pass(backend& device, gdn_state& state, int lane, std::int64_t first, std::int64_t count, bool tentative,
-            std::vector<float>& out) {
+  void pass(backend& device, gdn_state& state, int lane, std::int64_t first, std::int64_t count,
+            bool tentative, std::vector<float>& out) {
     row_span const span{lane, first, 0, count, tentative};
     device.gdn(state, 0, {&span, 1}, view(qkvz, rows).slice_rows(first, count),
                view(ba, rows).slice_rows(first, count),
@@ -214,7 +219,9 @@ struct gdn_case {
   }
 };
 
-double silu64(double x) { return x / (1.0 + std::exp(-x)); }
+double silu64(double x) {
+  return x / (1.0 + std::exp(-x));
+}
 
 /// The recurrence as the paper writes it, in fp64, head by head.
 std::vector<double> gdn_reference(gdn_case const& c) {
@@ -245,16 +252,25 @@ std::vector<double> gdn_reference(gdn_case const& c) {
         qq += q.back() * q.back();
         kk += k.back() * k.back();
       }
-      for (double& value : q) value /= std::sqrt(qq + 1e-6) * std::sqrt(static_cast<double>(g.key_dim));
+      for (double& value : q)
+        value /= std::sqrt(qq + 1e-6) * std::sqrt(static_cast<double>(g.key_dim));
       for (double& value : k) value /= std::sqrt(kk + 1e-6);
-      for (std::int64_t j = 0; j < g.value_dim; ++j) v.push_back(mixed(t, 2 * g.key_channels() + h * g.value_dim + j));
-      auto const gate = [&](std::int64_t index) { return static_cast<double>(c.ba[static_cast<std::size_t>(t * 2 * g.num_value_heads + index)]); };
+      for (std::int64_t j = 0; j < g.value_dim; ++j)
+        v.push_back(mixed(t, 2 * g.key_channels() + h * g.value_dim + j));
+      auto const gate = [&](std::int64_t index) {
+        return static_cast<double>(
+            c.ba[static_cast<std::size_t>(t * 2 * g.num_value_heads + index)]);
+      };
       double const beta = 1.0 / (1.0 + std::exp(-gate(h)));
       double const raw = gate(g.num_value_heads + h) + c.dt_bias[static_cast<std::size_t>(h)];
-      double const decay = std::exp(-std::exp(static_cast<double>(c.a_log[static_cast<std::size_t>(h)])) * std::log1p(std::exp(raw)));
+      double const decay =
+          std::exp(-std::exp(static_cast<double>(c.a_log[static_cast<std::size_t>(h)])) *
+                   std::log1p(std::exp(raw)));
       std::vector<double> o(static_cast<std::size_t>(g.value_dim));
       for (std::int64_t j = 0; j < g.value_dim; ++j) {
-        auto const at = [&](std::int64_t i) -> double& { return s[static_cast<std::size_t>(i * g.value_dim + j)]; };
+        auto const at = [&](std::int64_t i) -> double& {
+          return s[static_cast<std::size_t>(i * g.value_dim + j)];
+        };
         double recalled = 0;
         for (std::int64_t i = 0; i < g.key_dim; ++i) {
           at(i) *= decay;
@@ -270,9 +286,11 @@ std::vector<double> gdn_reference(gdn_case const& c) {
       for (double value : o) mean += value * value;
       double const scale = 1.0 / std::sqrt(mean / static_cast<double>(g.value_dim) + 1e-6);
       for (std::int64_t j = 0; j < g.value_dim; ++j) {
-        double const z = c.qkvz[static_cast<std::size_t>(t * width + channels + h * g.value_dim + j)];
+        double const z =
+            c.qkvz[static_cast<std::size_t>(t * width + channels + h * g.value_dim + j)];
         out[static_cast<std::size_t>(t * g.value_channels() + h * g.value_dim + j)] =
-            o[static_cast<std::size_t>(j)] * scale * c.norm[static_cast<std::size_t>(j)] * silu64(z);
+            o[static_cast<std::size_t>(j)] * scale * c.norm[static_cast<std::size_t>(j)] *
+            silu64(z);
       }
     }
   }
@@ -281,7 +299,8 @@ std::vector<double> gdn_reference(gdn_case const& c) {
 
 TEST(cpu_gdn, matches_the_fp64_recurrence) {
   auto device = cpu::make_backend(2);
-  for (gdn_shape const shape : {gdn_shape{4, 12, 128, 128, 4, 1e-6F}, gdn_shape{2, 2, 16, 40, 4, 1e-6F}}) {
+  for (gdn_shape const shape :
+       {gdn_shape{4, 12, 128, 128, 4, 1e-6F}, gdn_shape{2, 2, 16, 40, 4, 1e-6F}}) {
     gdn_case c(*device, 37, 21, shape);
     EXPECT_LT(relative_error(c.run(*device, {}), gdn_reference(c)), 2e-5);
   }
@@ -307,7 +326,8 @@ TEST(cpu_gdn, keeping_part_of_a_tentative_pass_equals_never_having_seen_the_rest
     c.pass(*device, *state, 1, 0, 20, false, out);
     auto discarded = c.empty();
     c.pass(*device, *state, 1, 20, 8, true, discarded);
-    EXPECT_TRUE(std::equal(wanted.begin() + 20 * 1536, wanted.begin() + 28 * 1536, discarded.begin() + 20 * 1536));
+    EXPECT_TRUE(std::equal(wanted.begin() + 20 * 1536, wanted.begin() + 28 * 1536,
+                           discarded.begin() + 20 * 1536));
     device->gdn_keep(*state, 1, kept);
     std::copy_n(wanted.begin() + 20 * 1536, kept * 1536, out.begin() + 20 * 1536);
     c.pass(*device, *state, 1, 20 + kept, 20 - kept, false, out);
@@ -346,7 +366,8 @@ TEST(cpu_silu_mul, multiplies_the_activated_gate_by_the_up_half) {
   device->silu_mul(view(gate_up, 3), view(y, 3));
   std::vector<double> wanted;
   for (std::size_t r = 0; r < 3; ++r) {
-    for (std::size_t i = 0; i < 24; ++i) wanted.push_back(silu64(gate_up[r * 48 + i]) * gate_up[r * 48 + 24 + i]);
+    for (std::size_t i = 0; i < 24; ++i)
+      wanted.push_back(silu64(gate_up[r * 48 + i]) * gate_up[r * 48 + 24 + i]);
   }
   EXPECT_LT(relative_error(y, wanted), 1e-6);
 }
@@ -354,10 +375,12 @@ TEST(cpu_silu_mul, multiplies_the_activated_gate_by_the_up_half) {
 TEST(cpu_embed, reads_bf16_and_f16_rows) {
   auto device = cpu::make_backend(1);
   std::vector<std::uint16_t> table;
-  for (std::uint32_t i = 0; i < 6; ++i) table.push_back(static_cast<std::uint16_t>(0x3c00 + i * 0x11));
+  for (std::uint32_t i = 0; i < 6; ++i)
+    table.push_back(static_cast<std::uint16_t>(0x3c00 + i * 0x11));
   std::vector<std::int32_t> const ids = {2, 0};
   std::vector<float> y(4);
-  device->embed(reinterpret_cast<std::byte const*>(table.data()), qpn::dtype::bf16, ids, view(y, 2));
+  device->embed(reinterpret_cast<std::byte const*>(table.data()), qpn::dtype::bf16, ids,
+                view(y, 2));
   EXPECT_EQ(y[0], qpn::decode_bf16(table[4]));
   EXPECT_EQ(y[3], qpn::decode_bf16(table[1]));
   device->embed(reinterpret_cast<std::byte const*>(table.data()), qpn::dtype::f16, ids, view(y, 2));
