@@ -7,8 +7,9 @@ namespace qwen38::http {
 
 void wake_list::add(std::shared_ptr<reply_channel> channel) {
   std::lock_guard const lock(mutex_);
+  if (!poke_) return;  // nobody would take it, and it holds this list
   ready_.push_back(std::move(channel));
-  if (ready_.size() == 1 && poke_) poke_();
+  if (ready_.size() == 1) poke_();
 }
 
 std::vector<std::shared_ptr<reply_channel>> wake_list::take() {

@@ -143,6 +143,7 @@ TEST(reply_channel, wakes_once_per_step_and_holds_a_bounded_amount) {
   EXPECT_LE(beyond.frames.size(), 10U);
   first->write("1");
   EXPECT_TRUE(first->take().frames.empty());  // nothing is kept for a stream with a gap
+  wakes->shut();
 }
 
 TEST(reply_channel, is_silent_after_close_and_after_the_list_is_shut) {
@@ -157,6 +158,7 @@ TEST(reply_channel, is_silent_after_close_and_after_the_list_is_shut) {
   auto const late = std::make_shared<reply_channel>(wakes, 10);
   late->send({200, "x"});
   EXPECT_EQ(pokes, 0);
+  EXPECT_TRUE(wakes->take().empty());
 }
 
 }  // namespace
