@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 
 #include "ops/cpu/context.hpp"
 #include "ops/cpu/kernels.hpp"
+#include "support/error.hpp"
 
 namespace qwen38::ops::cpu {
 namespace {
@@ -76,6 +78,11 @@ void store_f16(float const* from, std::int64_t count, std::uint16_t* to) {
 
 std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers,
                                             std::int64_t lanes, std::int64_t max_context) {
+  if (shape.head_dim % head_dim_step != 0) {
+    throw error(error_kind::unsupported, "head_dim " + std::to_string(shape.head_dim) +
+                                             ": the CPU backend expects a multiple of " +
+                                             std::to_string(head_dim_step));
+  }
   return std::make_unique<cpu_kv_cache>(shape, layers, lanes, max_context);
 }
 

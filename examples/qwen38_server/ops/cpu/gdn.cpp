@@ -3,13 +3,17 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "ops/cpu/context.hpp"
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/simd.hpp"
+#include "support/error.hpp"
 
 namespace qwen38::ops::cpu {
 namespace {
+
+constexpr std::int64_t max_conv_kernel = 16;
 
 /// State and record of one (layer, lane).
 struct lane_state {
@@ -146,6 +150,16 @@ block_task pick(gdn_shape const& g, std::int64_t index) {
 
 std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers,
                                               std::int64_t lanes, std::int64_t max_tentative_rows) {
+  if (shape.value_dim % value_dim_step != 0) {
+    throw error(error_kind::unsupported,
+                "linear_value_head_dim " + std::to_string(shape.value_dim) +
+                    ": the CPU backend expects a multiple of " + std::to_string(value_dim_step));
+  }
+  if (shape.conv_kernel > max_conv_kernel) {
+    throw error(error_kind::unsupported,
+                "linear_conv_kernel_dim " + std::to_string(shape.conv_kernel) +
+                    ": the CPU backend expects at most " + std::to_string(max_conv_kernel));
+  }
   return std::make_unique<cpu_gdn_state>(shape, layers, lanes, max_tentative_rows);
 }
 
@@ -184,7 +198,7 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
     row_span const& span = spans[index];
     lane_state const lane = all.at(layer, span.lane);
     std::int64_t const i = r - span.first_row;
-    float const* columns[16];
+    float const* columns[max_conv_kernel];
     for (std::int64_t j = 0; j < g.conv_kernel; ++j) {
       std::int64_t const source =
           i - (g.conv_kernel - 1) + j;  // row of the pass; negative: from the state

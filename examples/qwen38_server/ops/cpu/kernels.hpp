@@ -22,6 +22,9 @@ void rotate_head(float* head, std::int64_t rotary_dim, float const* cosine, floa
 void rope_angles(std::int64_t position, std::int64_t rotary_dim, double theta, float* cosine,
                  float* sine);
 
+/// head_dim of attend() is a multiple of this.
+inline constexpr std::int64_t head_dim_step = 16;
+
 /// Softmax attention of one query row and head over `context` keys. keys, values: fp16
 /// [context][head_dim]. scores: scratch [context]. Order of every sum depends on context and
 /// head_dim alone.
@@ -30,6 +33,8 @@ void attend(float const* query, std::uint16_t const* keys, std::uint16_t const* 
 
 /// Columns of S advanced together: 128 x 32 fp32 stay in the first-level cache.
 inline constexpr std::int64_t gdn_block = 32;
+/// value_dim of gdn_recurrence() is a multiple of this.
+inline constexpr std::int64_t value_dim_step = 8;
 
 /// One value head's gated delta rule on `columns` <= gdn_block columns of S over `rows` tokens:
 ///   S <- decay S;  u = beta (v - S^T k);  S <- S + k u^T;  out = S^T q.

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/simd.hpp"
+#include "support/error.hpp"
 
 namespace {
 
@@ -349,6 +351,30 @@ TEST(cpu_gdn, a_reset_lane_starts_from_nothing_and_leaves_its_neighbour_alone) {
   EXPECT_TRUE(same_bits(out, wanted));
   c.pass(*device, *state, 0, 6, 6, false, out);
   EXPECT_TRUE(same_bits(out, wanted));
+}
+
+TEST(cpu_backend, shapes_that_the_kernels_cannot_hold_are_refused_by_name) {
+  auto device = cpu::make_backend(1);
+  auto const sentence = [](auto&& make) {
+    try {
+      make();
+    } catch (qwen38::error const& problem) {
+      return std::string(problem.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(sentence([&] {
+              device->make_kv_cache({2, 1, 40, 8, 1e7, 1e-6F}, 1, 1, 8);
+            }),
+            "head_dim 40: the CPU backend expects a multiple of 16");
+  EXPECT_EQ(sentence([&] {
+              device->make_gdn_state({1, 1, 16, 12, 4, 1e-6F}, 1, 1, 1);
+            }),
+            "linear_value_head_dim 12: the CPU backend expects a multiple of 8");
+  EXPECT_EQ(sentence([&] {
+              device->make_gdn_state({1, 1, 16, 16, 17, 1e-6F}, 1, 1, 1);
+            }),
+            "linear_conv_kernel_dim 17: the CPU backend expects at most 16");
 }
 
 TEST(cpu_argmax, the_lowest_index_wins_a_tie_and_padding_is_never_chosen) {
