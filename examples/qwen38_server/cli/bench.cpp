@@ -21,6 +21,7 @@ struct bench_flags {
   model_flags model;
   std::vector<int> depths = {0, 1, 3, 7, 15};
   std::size_t documents = 200;
+  std::string set = "heldout";  ///< eval/<set>.jsonl of the checkpoint
   std::int64_t max_tokens = 512;
   bool json = false;
 };
@@ -103,6 +104,7 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["model"] = loaded.name;
   report["device"] = flags.model.device;
   report["threads"] = loaded.threads;
+  report["set"] = flags.set;
   report["documents"] = results.front().exact.size();
   auto per_depth = [&](auto value) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -126,7 +128,7 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
 int bench(bench_flags const& flags) {
   loaded_model loaded = load(flags.model);
   std::vector<document> documents =
-      read_documents(flags.model.directory / "eval" / "heldout.jsonl");
+      read_documents(flags.model.directory / "eval" / (flags.set + ".jsonl"));
   documents.resize(std::min(documents.size(), flags.documents));
   if (documents.empty())
     throw error(error_kind::invalid_argument, "--documents 0: expected at least one document");
@@ -162,6 +164,8 @@ void add_bench(CLI::App& app, action& chosen) {
       ->delimiter(',')
       ->check(CLI::Range(0, 15));
   command->add_option("--documents", flags->documents, "How many documents, from the first")
+      ->capture_default_str();
+  command->add_option("--set", flags->set, "Which of the checkpoint's eval/NAME.jsonl")
       ->capture_default_str();
   command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
       ->check(CLI::Range(1, 1 << 20))

@@ -20,15 +20,10 @@ document parse_document(std::string const& line) {
   if (json const& effort = fields.at("reasoning_effort"); !effort.is_null()) {
     parsed.options.reasoning_effort = effort.get<std::string>();
   }
-  auto const add = [&](text::chat_role role, json const& content) {
-    text::message message;
-    message.role = role;
-    message.content = content.get<std::string>();
-    parsed.messages.push_back(std::move(message));
-  };
-  if (json const& system = fields.at("system"); !system.is_null())
-    add(text::chat_role::system, system);
-  add(text::chat_role::user, fields.at("user"));
+  if (json const& system = fields.at("system"); !system.is_null()) {
+    parsed.messages.push_back({text::chat_role::system, system.get<std::string>(), {}, {}});
+  }
+  parsed.messages.push_back({text::chat_role::user, fields.at("user").get<std::string>(), {}, {}});
   parsed.expected = fields.at("expected").dump();
   return parsed;
 }

@@ -18,7 +18,7 @@ struct document {
   std::string expected;  ///< JSON text
 };
 
-/// Reads a checkpoint's eval/heldout.jsonl. Each line is an object with id, task, enable_thinking,
+/// Reads a file of a checkpoint's eval folder. Each line is an object with id, task, enable_thinking,
 /// reasoning_effort (or null), system (or null), user, expected. Throws qwen38::error that names
 /// the line.
 std::vector<document> read_documents(std::filesystem::path const& path);

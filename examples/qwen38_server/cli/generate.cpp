@@ -28,16 +28,13 @@ struct generate_flags {
 int generate(generate_flags const& flags) {
   loaded_model loaded = load(flags.model);
   std::vector<text::message> messages;
-  auto const add = [&](text::chat_role role, std::string content) {
-    text::message message;
-    message.role = role;
-    message.content = std::move(content);
-    messages.push_back(std::move(message));
-  };
-  if (!flags.system.empty()) add(text::chat_role::system, flags.system);
-  add(text::chat_role::user, flags.prompt == "-"
-                                 ? std::string(std::istreambuf_iterator<char>(std::cin), {})
-                                 : flags.prompt);
+  if (!flags.system.empty()) {
+    messages.push_back({text::chat_role::system, flags.system, {}, {}});
+  }
+  std::string prompt = flags.prompt == "-"
+                           ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                           : flags.prompt;
+  messages.push_back({text::chat_role::user, std::move(prompt), {}, {}});
 
   text::chat_options options;
   options.enable_thinking = !flags.no_thinking;

@@ -4,9 +4,9 @@
 Three tasks: an invoice, log lines, or a record (contact, order, event, product, shipment, employee). A document is laid
 out by a combination of parts (order, separators, labels' form, ...). The combination's checksum assigns it to one split,
 so that the layouts of 'train', 'dev' and 'held_out' are disjoint by construction; running sentences have a list per
-split. 'held_out' also draws its words from lists that training never sees (words.py).
+split. 'held_out' and 'second' also draw their words from lists that training never sees (words.py, second.py).
 
-    python3 documents.py held_out 200 > eval/heldout.jsonl      writes an evaluation set
+    python3 documents.py held_out 200 > eval/heldout.jsonl      writes an evaluation set (second 200 > eval/second.jsonl)
     python3 documents.py train 5                                shows examples
 """
 import json
@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import phrases
+import second
+import sentences
 from prompt import completion, render
-from words import Lexicon, word_halves
+from words import HELD_OUT, TRAIN, Lexicon, word_halves
 
 
 def to_json(value):
@@ -41,7 +43,7 @@ class Document:
 
 
 def split_of(layout):
-    """The split a layout belongs to: 1/16 of all combinations to held_out, 1/16 to dev, the rest to train."""
+    """The split a layout belongs to: 1/16 of all combinations to held_out (and second), 1/16 to dev, the rest to train."""
     return {0: "held_out", 1: "dev"}.get(zlib.crc32(repr(layout).encode()) % 16, "train")
 
 
@@ -55,9 +57,11 @@ class Generator:
     def __init__(self, split, seed, tokens=()):
         self.split, self.varied = split, bool(tokens)
         self.rng = random.Random(f"{split}/{seed}")
-        self.lexicon = Lexicon(self.rng, split)
+        self.held_out = split in ("held_out", "second")
+        self.lexicon = Lexicon(self.rng, split, {"held_out": HELD_OUT, "second": second.WORDS}.get(split, TRAIN))
         if tokens:
             self.lexicon.pieces = word_halves() * 2 + list(tokens)
+            self.lexicon.odd = phrases.foreign_word
         self.layouts = []
 
     # Words and values ------------------------------------------------------------------------------------------
@@ -140,7 +144,7 @@ class Generator:
         while True:
             chosen = {part: self.rng.choice(options) for part, options in parts.items()}
             signature = (what, *sorted(chosen.items()))
-            if split_of(signature) == self.split:
+            if split_of(signature) == ("held_out" if self.held_out else self.split):
                 self.layouts.append(signature)
                 return chosen
 
@@ -155,12 +159,19 @@ class Generator:
         "invoice": ("For {c}: invoice no {n}, written on {d}.", "{d}, invoice {n}. Customer: {c}."),
     }
 
+    def filler(self):
+        """A word that means nothing here; braces would be read as fields of a template."""
+        return self.lexicon.word(self.pick("word", "connector", "noun", "word"))
+
     def sentence(self, kind, keys, train, held_out):
         """A template of running text; evaluation documents have their own lists."""
-        if self.varied and self.chance(0.75):
-            template = phrases.sentence(self.rng, kind, keys, lambda: self.lexicon.word("word"))
+        source = self.rng.random() if self.varied else 1.0
+        if source < 0.5:
+            template = phrases.reworded(self.rng, self.pick(*sentences.SENTENCES[kind]), self.filler)
+        elif source < 0.9:
+            template = phrases.sentence(self.rng, kind, keys, self.filler)
         else:
-            template = self.rng.choice({"train": train, "dev": self.DEV_SENTENCES[kind], "held_out": held_out}[self.split])
+            template = self.rng.choice({"train": train, "dev": self.DEV_SENTENCES[kind], "held_out": held_out, "second": second.SENTENCES[kind]}[self.split])
         self.layouts.append((kind, template))
         return template
 
@@ -244,7 +255,7 @@ class Generator:
         if self.chance(0.25):
             header.append(self.pick(("Seller", self.company()), ("From", self.company()), ("Issued by", self.company()), ("Terms", self.pick("30 days", "net 14", "cash", "prepaid")),
                                     ("Page", "1 of 1"), ("Your contact", self.person()), ("Shipping", self.lexicon.word("carrier", True))))
-        if where != "header" and self.chance(0.25):
+        if where != "header" and self.chance(0.4 if self.varied else 0.25):
             head = self.sentence("invoice", "ncd", (
                 "Invoice {n} for {c}, issued {d}.", "{c} was billed on {d} under number {n}.", "This is invoice {n} dated {d} to {c}.", "On {d} we billed {c} (invoice {n}).",
                 "Bill {n}, {d}, customer {c}", "Dear {c}, please find invoice {n} of {d}.", "INVOICE {n}\n{c}\n{d}", "{d}\nInvoice {n}\nTo: {c}",
@@ -390,7 +401,7 @@ class Generator:
             value = make(self)
             written[key], answer[key] = value if isinstance(value, tuple) else (str(value), value)
             labels[key] = self.rng.choice(names)
-        if self.chance(0.5 if self.varied else 0.3):
+        if self.chance(0.65 if self.varied else 0.3):
             text = self.sentence(kind, written, *self.SENTENCES[kind]).format(**written)
         else:
             text = self.block(kind, [(labels[key], written[key]) for key in written])
@@ -400,7 +411,7 @@ class Generator:
 
     def document(self):
         self.layouts = []
-        made = self.rng.choices((self.invoice, self.log, self.record), (4, 3, 4))[0]()
+        made = self.rng.choices((self.invoice, self.log, self.record), (3, 2, 6) if self.varied else (4, 3, 4))[0]()
         made.layouts = self.layouts
         if self.varied and self.chance(0.12):
             line = phrases.decoration(self.rng)
@@ -409,6 +420,9 @@ class Generator:
 
     # Conversations ---------------------------------------------------------------------------------------------
 
+    HELD_OUT_AS_VERBS = ("Represent", "Express", "Structure", "Deliver", "Kindly provide", "Capture")
+    HELD_OUT_TO_VERBS = ("Recast", "Reformat", "Kindly convert", "Reshape")
+
     def instruction(self, task):
         """A request for JSON, or nothing."""
         things = {"invoice": ("invoice", "invoice", "bill", "text", "document"), "log": ("log", "log lines", "log excerpt", "log records", "lines")}
@@ -416,10 +430,18 @@ class Generator:
         plural = thing.endswith(("lines", "records", "details"))
         obj = self.pick("these" if plural else "this", "the", "the following") + " " + thing + self.pick("", "", " below")
         json_form = self.pick("JSON", "JSON", "JSON", "json", "a JSON list" if task == "log" else "a JSON object", "JSON records" if task == "log" else "valid JSON")
+        source = self.rng.random() if self.varied else 1.0
+        if source < 0.25:
+            asked = phrases.reworded(self.rng, self.pick(*sentences.REQUESTS), self.filler).format(thing=obj, json=json_form)
+            return asked[0].upper() + asked[1:]
+        if source < 0.5:
+            return phrases.request(self.rng, obj, json_form, self.filler) + self.pick("", ".", ":", ":", ", please.", "!", ". JSON only.", ". " + self.filler() + ".", " (" + self.filler() + ")")
         as_verbs, to_verbs = ("Extract", "Parse", "Return", "Output", "Give me", "Show", "Read", "Write", "I need", "Format", "Please extract", "Please return", "Get"), \
                              ("Convert", "Turn", "Transform", "Translate", "Rewrite", "Change", "Please convert", "Please turn", "Map")
         if self.split == "held_out":
-            as_verbs, to_verbs = ("Represent", "Express", "Structure", "Deliver", "Kindly provide", "Capture"), ("Recast", "Reformat", "Kindly convert", "Reshape")
+            as_verbs, to_verbs = self.HELD_OUT_AS_VERBS, self.HELD_OUT_TO_VERBS
+        if self.split == "second":
+            as_verbs, to_verbs = second.AS_VERBS, second.TO_VERBS
         form = self.rng.choices((
             f"{self.rng.choice(as_verbs)} {obj} as {json_form}", f"{self.rng.choice(to_verbs)} {obj} {self.pick('into', 'to')} {json_form}",
             f"{json_form[0].upper() + json_form[1:]} for {obj}", f"What does {obj} say? Answer in {json_form}", json_form, f"Put {obj} into {json_form}",
@@ -432,6 +454,8 @@ class Generator:
                "Be precise.", "Reply in JSON.", "You are Qwen, a helpful assistant.", "Extract the fields and return JSON.", "You work in the back office. Convert what you get to JSON.")
     HELD_OUT_SYSTEMS = ("You read paperwork and reply with JSON.", "You are an accurate extraction service.", "Copy values exactly and answer in JSON.")
 
+    FENCES = {"held_out": ("===\n{}\n===", "~~~\n{}\n~~~"), "second": second.FENCES, "dev": ("<<<\n{}\n>>>", "+++++\n{}\n+++++")}
+
     def ask(self, document):
         """(user message, answer) for a document; now and then it lists the keys it wants, of a record perhaps only some."""
         answer, wanted = document.answer, ""
@@ -442,10 +466,10 @@ class Generator:
                 answer = {key: answer[key] for key in keys}
             wanted = self.pick("Keys: ", "Fields: ", "Use the keys ", "I want ", "With the fields ", "Only ") + ", ".join(keys) + self.pick(".", "")
         fence = self.rng.choices(("{}", "```\n{}\n```", '"""\n{}\n"""', "---\n{}\n---", "<document>\n{}\n</document>"), (12, 2, 1, 1, 1))[0]
-        if self.varied and self.chance(0.15):
-            fence = phrases.fence(self.rng)
+        if self.varied and self.chance(0.25):
+            fence = phrases.fence(self.rng, self.filler)
         if self.split != "train" and fence != "{}":
-            fence = self.pick("===\n{}\n===", "~~~\n{}\n~~~") if self.split == "held_out" else self.pick("<<<\n{}\n>>>", "+++++\n{}\n+++++")
+            fence = self.pick(*self.FENCES[self.split])
         text = fence.format(document.text)
         say = self.instruction(document.task) if wanted or self.chance(0.92) else ""
         if wanted:
@@ -480,12 +504,15 @@ class Generator:
         effort = self.rng.choices((None, "xhigh", "medium", "low"), (5, 1, 2, 2))[0] if thinking else None
         messages = []
         if self.chance(0.25):
-            messages.append({"role": "system", "content": self.rng.choice(self.HELD_OUT_SYSTEMS if self.split == "held_out" else self.SYSTEMS)})
-        if self.split != "held_out" and self.chance(0.012):
+            content = self.rng.choice({"held_out": self.HELD_OUT_SYSTEMS, "second": second.SYSTEMS}.get(self.split, self.SYSTEMS))
+            if self.varied and self.chance(0.4):
+                content = phrases.system(self.rng, self.filler)
+            messages.append({"role": "system", "content": content})
+        if not self.held_out and self.chance(0.012):
             user, answer, task, layouts = self.rng.choice(self.GREETINGS), None, "greeting", []
             reasoning, content = "No document yet.", self.INTRODUCTION
         else:
-            if self.split != "held_out" and self.chance(0.04):
+            if not self.held_out and self.chance(0.04):
                 earlier = self.document()
                 user, answer = self.ask(earlier)
                 messages.append({"role": "user", "content": user})

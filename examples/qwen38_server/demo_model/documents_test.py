@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """python3 -m unittest documents_test        (in this folder, or `discover -p '*_test.py'`)"""
 import json
+import re
 import unittest
 from decimal import Decimal
 from pathlib import Path
 
+import phrases
+import second
+import sentences
 from documents import Generator, evaluation_set, split_of, to_json
 from prompt import completion, render
 from words import HELD_OUT, TRAIN
@@ -26,7 +30,7 @@ TOKENS = ("ab", "Cor", "ing", "ton")  # asks the generator for its training vari
 
 class documents(unittest.TestCase):
     def test_answers_stand_in_the_text(self):
-        for split, tokens in (("train", ()), ("train", TOKENS), ("dev", ()), ("held_out", ())):
+        for split, tokens in (("train", ()), ("train", TOKENS), ("dev", ()), ("held_out", ()), ("second", ())):
             generator = Generator(split, "test", tokens)
             for _ in range(1000):
                 document = generator.document()
@@ -62,19 +66,21 @@ class documents(unittest.TestCase):
 class splits(unittest.TestCase):
     def test_held_out_words_are_in_no_training_list(self):
         known = {word.lower() for words in TRAIN.values() for word in words}
-        for kind, words in HELD_OUT.items():
-            self.assertEqual([word for word in words if word.lower() in known], [], kind)
+        for held_out in (HELD_OUT, second.WORDS):
+            for kind, words in held_out.items():
+                self.assertEqual([word for word in words if word.lower() in known], [], kind)
+            known |= {word.lower() for words in held_out.values() for word in words}
 
     def test_layouts_are_disjoint(self):
         seen = {}
-        for split, tokens in (("train", ()), ("train", TOKENS), ("dev", ()), ("held_out", ())):
+        for split, tokens in (("train", ()), ("train", TOKENS), ("dev", ()), ("held_out", ()), ("second", ())):
             generator = Generator(split, "layouts", tokens)
             layouts = {layout for _ in range(2000) for layout in generator.document().layouts}
             seen[split] = seen.get(split, set()) | layouts
             for layout in layouts:
                 if isinstance(layout[-1], tuple):  # a combination; a sentence is (name, template)
-                    self.assertEqual(split_of(layout), split)
-        self.assertEqual(seen["train"] & seen["held_out"], set())
+                    self.assertEqual(split_of(layout), "held_out" if split == "second" else split)
+        self.assertEqual(seen["train"] & (seen["held_out"] | seen["second"]), set())
         self.assertEqual(seen["train"] & seen["dev"], set())
         self.assertEqual(seen["dev"] & seen["held_out"], set())
 
@@ -82,14 +88,24 @@ class splits(unittest.TestCase):
         generator = Generator("train", "fences", TOKENS)
         for _ in range(3000):
             lines = generator.conversation()["messages"][-1]["content"].split("\n")
-            self.assertFalse({"===", "~~~"} & set(lines))
+            self.assertFalse({"===", "~~~", "*****", "[begin]"} & set(lines))
 
-    def test_the_held_out_file_is_what_the_generator_writes(self):
-        lines = (Path(__file__).parent / "eval" / "heldout.jsonl").read_text().splitlines()
-        rows = evaluation_set("held_out", 200)
-        for row in rows:
-            del row["completion"]
-        self.assertEqual([json.loads(line) for line in lines], rows)
+    def test_held_out_sentences_and_requests_are_never_in_training(self):
+        evaluated = {template for templates in second.SENTENCES.values() for template in templates}
+        evaluated |= {template for _, held_out in Generator.SENTENCES.values() for template in held_out}
+        for templates in sentences.SENTENCES.values():
+            self.assertFalse(evaluated & set(templates))
+        verbs = {verb.lower() for verb in Generator.HELD_OUT_AS_VERBS + Generator.HELD_OUT_TO_VERBS + second.AS_VERBS + second.TO_VERBS}
+        asked = [*sentences.REQUESTS, *phrases.AS_VERBS, *phrases.TO_VERBS]
+        self.assertEqual([text for text in asked if any(re.search(rf"\b{verb}\b", text.lower()) for verb in verbs)], [])
+
+    def test_the_held_out_files_are_what_the_generator_writes(self):
+        for split, file in (("held_out", "heldout.jsonl"), ("second", "second.jsonl")):
+            lines = (Path(__file__).parent / "eval" / file).read_text().splitlines()
+            rows = evaluation_set(split, 200)
+            for row in rows:
+                del row["completion"]
+            self.assertEqual([json.loads(line) for line in lines], rows)
 
 
 class prompts(unittest.TestCase):

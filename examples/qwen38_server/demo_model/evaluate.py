@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures exact JSON and the length of speculative rounds, greedy, in fp32 or in the dtype of the weights given.
 
-    python3 evaluate.py CHECKPOINT_DIR dev|held_out [COUNT]
+    python3 evaluate.py CHECKPOINT_DIR dev|held_out|second [COUNT]
 """
 import json
 import sys

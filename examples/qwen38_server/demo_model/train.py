@@ -25,7 +25,7 @@ from quantize import ROUNDED, dequantized, weight_class
 from tokenizer import ADDED_IDS
 
 ROWS, LENGTH, GAP = 40, 768, 3       # a batch; GAP padding tokens let the convolution forget the document before
-MTP_ROWS, MTP_DEPTH, MTP_WEIGHT = 8, 7, 0.4
+MTP_ROWS, MTP_DEPTH, MTP_WEIGHT = 5, 7, 0.4
 PROMPT_WEIGHT = 0.05                 # loss weight of prompt tokens; answers have 1
 PEAK_RATE, WARM_UP, DECAY, QUANTIZED_FROM = 2e-3, 0.01, 0.05, 0.65
 PAD = ADDED_IDS["<|endoftext|>"]
@@ -172,7 +172,7 @@ def main():
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     work = Path(args.work)
     torch.backends.cuda.matmul.allow_tf32 = True
-    seed = f"run-{args.start}"
+    seed = f"run-{args.start}-{int(args.deadline)}"
     loader = iter(torch.utils.data.DataLoader(PackedDocuments(str(work / "tokenizer.json"), seed), batch_size=None, num_workers=args.workers,
                                               prefetch_factor=8, pin_memory=True))
     from tokenizers import Tokenizer

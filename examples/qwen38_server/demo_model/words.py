@@ -168,24 +168,38 @@ def word_halves():
 
 
 class Lexicon:
-    """Source of words of a split: 'train' and 'dev' mix list words and made-up ones, 'held_out' uses its lists only.
+    """Source of words of a split: 'train' and 'dev' mix list words and made-up ones, an evaluation split uses its lists only.
 
     `pieces`, where set, are joined into more made-up words: training sets them to halves of words and to the tokens of
-    the tokenizer, so that every token is copied now and then.
+    the tokenizer, so that every token is copied now and then. `odd` gives rarer ones still.
     """
 
-    def __init__(self, rng, split, made_up=0.55):
+    SEVERAL_WORDS = {"city", "status", "venue", "role", "team", "category", "event", "carrier", "first", "last", "noun", "street"}
+
+    def __init__(self, rng, split, lists, made_up=0.55):
         self.rng = rng
-        self.lists = HELD_OUT if split == "held_out" else TRAIN
-        self.made_up = {"train": made_up, "dev": 0.8, "held_out": 0.0}[split]
+        self.lists = lists
+        self.made_up = {"train": made_up, "dev": 0.8}.get(split, 0.0)
         self.pieces = word_halves() if split == "dev" else []
+        self.odd = None
+
+    def made_up_word(self, capital):
+        if self.odd and self.rng.random() < 0.02:
+            return self.odd(self.rng)
+        if self.pieces and self.rng.random() < 0.45:
+            word = "".join(self.rng.choice(self.pieces) for _ in range(self.rng.choice((1, 2, 2, 3))))
+        else:
+            word = synthetic_word(self.rng)
+        return word[0].upper() + word[1:] if capital else word
 
     def word(self, kind, capital=False):
         """A word of `kind`; lists keep their own capitals, made-up words get one where `capital` says so."""
         if self.rng.random() < self.made_up:
-            if self.pieces and self.rng.random() < 0.45:
-                word = "".join(self.rng.choice(self.pieces) for _ in range(self.rng.choice((1, 2, 2, 3))))
-            else:
-                word = synthetic_word(self.rng)
-            return word[0].upper() + word[1:] if capital else word
+            word = self.made_up_word(capital)
+            if self.odd and self.rng.random() < 0.15:  # names of two parts, BothCapitals, ACRONYMS
+                if kind in self.SEVERAL_WORDS:
+                    word += self.rng.choice(" -  ") + self.made_up_word(capital)
+                if capital and self.rng.random() < 0.5:
+                    word = word.replace(" ", "") + self.made_up_word(True) if self.rng.random() < 0.6 else word.upper()[:self.rng.randint(2, 8)].strip() + "X"
+            return word
         return self.rng.choice(self.lists[kind])

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/generation.hpp"
 #include "engine/sampler.hpp"
@@ -160,9 +162,10 @@ std::uint64_t engine::submit(request wanted, std::shared_ptr<observer> sink) {
       throw error(error_kind::internal, "The engine has stopped and takes no requests.");
     }
     if (live_.size() >= slots_.size() + options_.queue_limit) {
-      throw error(error_kind::overloaded,
-                  "All " + std::to_string(slots_.size()) + " lanes are taken and " +
-                      std::to_string(queue_.size()) + " requests wait; try again later.");
+      throw error(error_kind::overloaded, "The queue is full: " + std::to_string(live_.size()) +
+                                              " requests run or wait for " +
+                                              std::to_string(slots_.size()) +
+                                              " lanes; try again later.");
     }
     added->ticket = ++last_ticket_;
     queue_.push_back(added);

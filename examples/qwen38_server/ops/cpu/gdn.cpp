@@ -78,7 +78,7 @@ struct row_record {
 };
 
 /// silu(sum_j taps[c][j] column[j][c]) over all channels; columns[j] points to the raw column of
-/// tap j, or is null before the sequence begins.
+/// tap j, of the pass or of the state.
 QWEN38_CPU_VERSIONS void convolve(float const* const* columns, float const* taps,
                                   std::int64_t kernel, std::int64_t channels, float* out) {
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -176,7 +176,7 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
   thread_local std::vector<float> scratch;
   scratch.resize(static_cast<std::size_t>(qkvz.rows * (channels + 2 * heads)));
   std::vector<row_record> records;
-  std::vector<std::int64_t> row_to_span(static_cast<std::size_t>(qkvz.rows), -1);
+  std::vector<std::int64_t> row_to_span(static_cast<std::size_t>(qkvz.rows));
   records.reserve(spans.size());
   for (std::size_t i = 0; i < spans.size(); ++i) {
     row_span const& span = spans[i];
@@ -193,7 +193,6 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
   }
 
   for_each_index(pool, qkvz.rows, [&](std::int64_t r) {
-    if (row_to_span[static_cast<std::size_t>(r)] < 0) return;
     std::size_t const index = static_cast<std::size_t>(row_to_span[static_cast<std::size_t>(r)]);
     row_span const& span = spans[index];
     lane_state const lane = all.at(layer, span.lane);
@@ -245,7 +244,6 @@ void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
   });
 
   for_each_index(pool, qkvz.rows, [&](std::int64_t r) {
-    if (row_to_span[static_cast<std::size_t>(r)] < 0) return;
     float const* const z = row(qkvz, r) + channels;
     for (std::int64_t h = 0; h < heads; ++h) {
       float* const o = row(out, r) + h * g.value_dim;

@@ -129,7 +129,7 @@ TEST(engine_submit, refuses_beyond_the_queue_limit_and_takes_again_when_one_has_
   };
   for (int i = 0; i < 5; ++i) submit();
   EXPECT_EQ(error_of(submit, error_kind::overloaded),
-            "All 2 lanes are taken and 5 requests wait; try again later.");
+            "The queue is full: 5 requests run or wait for 2 lanes; try again later.");
   driven.step();
   EXPECT_EQ(driven.get_state().running, 2U);
   EXPECT_EQ(driven.get_state().waiting, 3U);
