@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks that what a part of qpn needs is on this machine, and installs what is missing:
-#   bash cmake/setup.sh PART...      parts: build, test, demo, lint
+#   bash cmake/setup.sh PART...      parts: build, test, demo, lint, volta
 # As root with apt it installs; otherwise it prints the command and exits 1. QPN_NO_SETUP=1 skips everything, for
-# machines where the needs are met in another way. This list is the only place that names packages.
+# machines where the needs are met in another way. This list is the only place that names packages to install;
+# volta also gets a CUDA toolkit for sm_70, in a folder of its own (cmake/volta_toolkit.sh).
 set -u
 
 # part | what is checked | what it is called in messages | Debian and Ubuntu package
@@ -23,6 +24,8 @@ demo  | program curl                            | curl                          
 demo  | program jq                              | jq                                   | jq
 lint  | program clang-format-14                 | clang-format 14                      | clang-format-14
 lint  | program clang-tidy-14                   | clang-tidy 14                        | clang-tidy-14
+volta | cuda_compiler                           | a g++ of release 9 to 13             | CUDA_GXX
+volta | program python3                         | Python 3                             | python3
 '
 
 say() { printf 'set-up: %s\n' "$*"; }
@@ -32,6 +35,11 @@ fail() { say "$*" >&2; exit 1; }
 probe() { printf '%s\n' "$@" | "${CXX:-c++}" -std=c++20 -x c++ -fsyntax-only - > /dev/null 2>&1; }
 
 compiler() { probe '#include <ranges>' '#if __cplusplus < 202002L' '#error' '#endif'; }
+cuda_compiler() {
+  local version
+  version=$(g++ -dumpversion 2> /dev/null | cut -d. -f1)
+  { [ "${version:-0}" -ge 9 ] && [ "$version" -le 13 ]; } || program g++-13
+}
 program() { type -P "$1" > /dev/null; }
 version() {  # version PROGRAM LOWEST
   local have
@@ -47,14 +55,15 @@ header() {  # header PATH [LOWEST_BOOST_VERSION]
 }
 
 # Debian 12's libboost-dev is 1.74 and has a newer sibling; elsewhere (Debian 13, Ubuntu 24.04: 1.83) it is new enough.
+# Its g++ is 12; Debian 13's is too new for CUDA 12.4.
 package_name() {
-  if [ "$1" != BOOST ]; then
-    echo "$1"
-  elif grep -q bookworm /etc/os-release 2> /dev/null; then
-    echo libboost1.81-dev
-  else
-    echo libboost-dev
-  fi
+  local bookworm=
+  ! grep -q bookworm /etc/os-release 2> /dev/null || bookworm=1
+  case $1 in
+    BOOST) echo "libboost${bookworm:+1.81}-dev" ;;
+    CUDA_GXX) [ -n "$bookworm" ] && echo g++ || echo g++-13 ;;
+    *) echo "$1" ;;
+  esac
 }
 
 # missing PART...: sets missing_names and missing_packages.
@@ -84,14 +93,8 @@ apt_get() {
   return 1
 }
 
-main() {
-  local part package known=()
-  for part in "$@"; do
-    case $part in build | test | demo | lint) ;; *) fail "no part is called '$part' (build, test, demo, lint)" ;; esac
-  done
-  [ $# -gt 0 ] || fail 'say what for: build, test, demo, lint'
-  [ -z "${QPN_NO_SETUP:-}" ] || { say 'skipped (QPN_NO_SETUP)'; return; }
-
+install_packages() {
+  local package known=()
   missing "$@"
   [ ${#missing_packages[@]} -gt 0 ] || { say "nothing is missing for: $*"; return; }
   program apt-get || fail "missing: $(join "${missing_names[@]}"). Install them with this system's package manager."
@@ -118,6 +121,24 @@ main() {
   [ ${#missing_packages[@]} -eq 0 ] || [ "$*" = lint ] ||
     fail "installed, but still not good enough: $(join "${missing_names[@]}"). This system's packages are too old."
   say "everything is there for: $*"
+}
+
+main() {
+  local part toolkit
+  for part in "$@"; do
+    case $part in
+      build | test | demo | lint | volta) ;;
+      *) fail "no part is called '$part' (build, test, demo, lint, volta)" ;;
+    esac
+  done
+  [ $# -gt 0 ] || fail 'say what for: build, test, demo, lint, volta'
+  [ -z "${QPN_NO_SETUP:-}" ] || { say 'skipped (QPN_NO_SETUP)'; return; }
+
+  install_packages "$@"
+  if [[ " $* " == *' volta '* ]]; then
+    toolkit=$(bash "$(dirname "$0")/volta_toolkit.sh") || exit 1
+    say "CUDA for sm_70 is in $toolkit"
+  fi
 }
 
 main "$@"

@@ -10,8 +10,11 @@
 #include <deque>
 #include <limits>
 #include <qpn/prepack.hpp>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "support/devices.hpp"
 #include "support/published_weight.hpp"
 #include "support/random.hpp"
 
@@ -69,6 +72,45 @@ std::vector<std::int64_t> random_parts(scale_mode scale, random_source& random) 
   }
   rows.push_back(random.integer(1, 70));
   return rows;
+}
+
+/// Some rows of a fused weight, and the place of the first.
+struct weight_piece {
+  published_part rows;
+  std::int64_t first_row;
+};
+
+/// Rows [first, first + count) of a part, in buffers of their own.
+published_part rows_of(published_part const& part, std::int64_t first, std::int64_t count) {
+  auto const slice = [&](auto const& values) {
+    auto const per_row = static_cast<std::ptrdiff_t>(values.size()) / part.n;
+    auto const begin = values.begin() + first * per_row;
+    return std::decay_t<decltype(values)>(begin, begin + count * per_row);
+  };
+  return {count, slice(part.codes), slice(part.block_scales), part.global_scale,
+          slice(part.channel_scales)};
+}
+
+/// The rows of a weight cut at random, shuffled.
+std::vector<weight_piece> random_pieces(published_weight& weight, random_source& random) {
+  std::int64_t const unit = weight.layout().scale == scale_mode::tensor ? 32 : 1;
+  std::vector<weight_piece> pieces;
+  std::int64_t row = 0;
+  for (published_part const& part : weight.parts()) {
+    for (std::int64_t first = 0; first < part.n;) {
+      std::int64_t const count =
+          std::min(part.n - first, unit * random.integer(1, 1 + part.n / unit / 2));
+      pieces.push_back({rows_of(part, first, count), row + first});
+      first += count;
+    }
+    row += part.n;
+  }
+  for (std::size_t i = pieces.size(); i > 1; --i) {
+    std::swap(
+        pieces[i - 1],
+        pieces[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(i) - 1))]);
+  }
+  return pieces;
 }
 
 /// A weight of one part, [3, 32], to plant bad values in.
@@ -296,6 +338,89 @@ TEST(prepack, missing_pointers_and_foreign_layouts_are_refused) {
   packed_layout foreign = weight.layout();
   foreign.scales_offset += 64;
   EXPECT_EQ(qpn::prepack(foreign, parts.data(), 1, out.data()).code, status_code::invalid_value);
+}
+
+TEST(prepack, rows_packed_in_pieces_in_any_order_are_the_bytes_of_one_prepack) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    random_source random(seed);
+    for (weight_kind const kind : all_weight_kinds) {
+      for (qpn::layout_id const id : {qpn::layout_id::cpu_tile32, qpn::layout_id::sm70_quadpair}) {
+        SCOPED_TRACE(testing::Message()
+                     << kind << ", layout " << static_cast<int>(id) << ", seed " << random.seed());
+        std::int64_t const k =
+            kind.format == format_id::nvfp4 ? 16 * random.integer(1, 17) : random.integer(1, 272);
+        published_weight weight(kind, random_parts(kind.scale, random), k, random);
+        packed_layout layout = weight.layout();
+        if (id == qpn::layout_id::sm70_quadpair) {
+          ASSERT_TRUE(qpn::make_packed_layout(kind.format, kind.scale, layout.n, k, kind.dense_type,
+                                              qpn::test::volta_v100(), layout)
+                          .ok());
+        }
+        std::vector<std::byte> whole(static_cast<std::size_t>(layout.total_bytes), std::byte{0xcd});
+        std::vector<std::byte> pieces(whole.size(), std::byte{0xab});
+        std::vector<qpn::weight_part> const parts = weight.views();
+        ASSERT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), whole.data()).ok());
+        for (auto const& [piece, first_row] : random_pieces(weight, random)) {
+          qpn::weight_part const rows = {
+              piece.n, piece.codes.data(), piece.block_scales.data(), piece.global_scale,
+              piece.channel_scales.empty() ? nullptr : piece.channel_scales.data()};
+          status const packed = qpn::prepack_rows(layout, rows, first_row, pieces.data());
+          ASSERT_TRUE(packed.ok()) << packed.what << ", row " << packed.row;
+        }
+        ASSERT_EQ(pieces, whole);
+      }
+    }
+  }
+}
+
+TEST(prepack, pieces_name_the_rows_of_the_fused_matrix_in_their_errors) {
+  published_weight weight = small_weight(format_id::fp8, scale_mode::tensor);
+  packed_layout layout;
+  ASSERT_TRUE(
+      qpn::make_packed_layout(format_id::fp8, scale_mode::tensor, 67, 32, dtype::f16, layout).ok());
+  std::vector<std::byte> out(static_cast<std::size_t>(layout.total_bytes));
+  weight.parts().front().codes[1 * 32 + 5] = 0x7f;
+  status const packed = qpn::prepack_rows(layout, weight.views().front(), 64, out.data());
+  EXPECT_EQ(packed.code, status_code::invalid_value);
+  EXPECT_EQ(packed.row, 65);
+  EXPECT_EQ(packed.column, 5);
+}
+
+TEST(prepack, pieces_that_do_not_lie_in_the_weight_are_refused) {
+  published_weight weight = small_weight(format_id::nvfp4, scale_mode::tensor);
+  packed_layout layout;
+  ASSERT_TRUE(
+      qpn::make_packed_layout(format_id::nvfp4, scale_mode::tensor, 67, 32, dtype::f16, layout)
+          .ok());
+  std::vector<std::byte> out(static_cast<std::size_t>(layout.total_bytes));
+  qpn::weight_part const rows = weight.views().front();
+  auto const code = [&](qpn::weight_part const& piece, std::int64_t first_row) {
+    return qpn::prepack_rows(layout, piece, first_row, out.data()).code;
+  };
+  EXPECT_EQ(code(rows, 64), status_code::ok);
+  constexpr std::int64_t huge = (std::numeric_limits<std::int64_t>::max)();
+  for (std::int64_t const first_row :
+       {std::int64_t{-1}, std::int64_t{65}, std::int64_t{67}, huge}) {
+    EXPECT_EQ(code(rows, first_row), status_code::invalid_shape) << first_row;
+  }
+  // With a tensor scale: a piece that begins, and one that ends, inside a tile.
+  qpn::weight_part one = rows;
+  one.n = 1;
+  EXPECT_EQ(code(one, 66), status_code::invalid_shape);
+  EXPECT_EQ(code(rows, 32), status_code::invalid_shape);
+  for (std::int64_t const n : {std::int64_t{0}, std::int64_t{-1}, huge}) {
+    qpn::weight_part piece = rows;
+    piece.n = n;
+    EXPECT_EQ(code(piece, 64), status_code::invalid_shape) << n;
+  }
+  qpn::weight_part missing = rows;
+  missing.codes = nullptr;
+  EXPECT_EQ(code(missing, 64), status_code::invalid_value);
+  missing = rows;
+  missing.block_scales = nullptr;
+  EXPECT_EQ(code(missing, 64), status_code::invalid_value);
+  layout.total_bytes += 64;
+  EXPECT_EQ(code(rows, 64), status_code::invalid_value);
 }
 
 TEST(prepack, unpacking_with_other_boundaries_than_were_packed_is_noticed) {

@@ -13,3 +13,21 @@
 #else
 #define QPN_HD
 #endif
+
+/// Before a loop of a lane program: registers can only be indexed by constants, or loops must stay
+/// small.
+#if defined(__CUDA_ARCH__)
+#define QPN_UNROLL _Pragma("unroll")
+#define QPN_NO_UNROLL _Pragma("unroll 1")
+#else
+#define QPN_UNROLL
+#define QPN_NO_UNROLL
+#endif
+
+#if defined(__CUDACC__)
+/// A function of device code alone.
+#define QPN_DEVICE __device__ __forceinline__
+/// A kernel. Internal linkage: translation units that are compiled for different architectures then
+/// never share one.
+#define QPN_KERNEL static __global__
+#endif

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/detail/quadpair_map.hpp"
+#include "qpn/detail/work_split.hpp"
+#include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
 #include "qpn/status.hpp"
@@ -14,7 +17,7 @@ namespace qpn {
 /// Rows of one tile: the unit of fp32 tensor scales and of work splitting, in every layout.
 inline constexpr std::int64_t tile_n = 32;
 
-enum class layout_id : std::uint8_t { cpu_tile32 = 1 };
+enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2 };
 
 /// Where the bytes of a packed weight are: a value that can be compared, copied and stored with the
 /// bytes.
@@ -30,6 +33,22 @@ enum class layout_id : std::uint8_t { cpu_tile32 = 1 };
 ///   scales, channel  [padded_n] fp32
 /// Sections start at multiples of 64 bytes from the first byte of the weight. The bytes themselves
 /// may lie anywhere; at a multiple of 64 bytes no tile shares a cache line with another.
+///
+/// Layout sm70_quadpair, version 1: for kernels over mma.m8n8k4. n is padded to a multiple of 64
+/// (two tiles, a tile group) and k to a multiple of a record's k with zero bits.
+///   records          [padded_n / 64][padded_k / record k][2 tiles of the group][record bytes]
+///   scales, tensor   [padded_n / 32] fp32
+///   scales, channel  [padded_n] fp32
+/// A record is what one warp reads for one tile and one step of k; those of a group's two tiles lie
+/// side by side, so that one pointer serves both. detail/quadpair_map.hpp says where a record's
+/// words are, detail/quadpair_codes.hpp what they hold:
+///   nvfp4    64 k, 1152 bytes: e2m1 codes, then the 4 block scales of each row without signs;
+///            the codes of a negative scale have theirs flipped
+///   fp8      32 k, 1024 bytes: e4m3 codes
+///   dense16  16 k, 1024 bytes: 16-bit words as published; kernels round 2^8 times a bf16 to fp16
+/// Sections start at multiples of 128 bytes; in device memory the weight itself must, too. `ctas`
+/// fixes the order of summation: kernels split the work over that many CTAs whatever m is. There
+/// are at most 2^31 - 1 units of work (a tile group at a step), so that kernels count them in int.
 struct packed_layout {
   layout_id id = layout_id::cpu_tile32;
   std::uint16_t version = 1;
@@ -38,13 +57,14 @@ struct packed_layout {
   scale_mode scale = scale_mode::none;
   std::int64_t n = 0;         ///< output rows
   std::int64_t k = 0;         ///< reduction length
-  std::int64_t padded_n = 0;  ///< multiple of 32
-  std::int64_t padded_k = 0;  ///< multiple of 16
+  std::int64_t padded_n = 0;  ///< multiple of 32; sm70_quadpair: of 64
+  std::int64_t padded_k = 0;  ///< multiple of 16; sm70_quadpair: of a record's k
   std::int64_t codes_offset = 0;
   std::int64_t block_scales_offset =
-      0;                           ///< bytes; equals scales_offset where there are no block scales
+      0;                           ///< bytes; equals scales_offset where there is no such section
   std::int64_t scales_offset = 0;  ///< bytes; equals total_bytes where there are no fp32 scales
   std::int64_t total_bytes = 0;
+  std::int32_t ctas = 0;  ///< CTAs that share the work, see detail/work_split.hpp; cpu_tile32: 0
 };
 
 [[nodiscard]] constexpr bool operator==(packed_layout const& a, packed_layout const& b) noexcept {
@@ -52,7 +72,7 @@ struct packed_layout {
          a.code_type == b.code_type && a.scale == b.scale && a.n == b.n && a.k == b.k &&
          a.padded_n == b.padded_n && a.padded_k == b.padded_k && a.codes_offset == b.codes_offset &&
          a.block_scales_offset == b.block_scales_offset && a.scales_offset == b.scales_offset &&
-         a.total_bytes == b.total_bytes;
+         a.total_bytes == b.total_bytes && a.ctas == b.ctas;
 }
 
 [[nodiscard]] constexpr bool operator!=(packed_layout const& a, packed_layout const& b) noexcept {
@@ -83,34 +103,87 @@ namespace detail {
   return true;
 }
 
-/// Appends a section of rows x row_bits / 8 bytes at `end`, which moves to the next multiple of 64.
+/// Appends a section of rows * columns elements at `end`, which moves to the next multiple of
+/// `alignment` bytes.
 [[nodiscard]] constexpr bool append_section(std::int64_t rows, std::int64_t columns,
-                                            std::int64_t element_bits, std::int64_t& end) noexcept {
+                                            std::int64_t element_bits, std::int64_t alignment,
+                                            std::int64_t& end) noexcept {
   std::int64_t elements = 0;
   std::int64_t section_bits = 0;
   std::int64_t section_bytes = 0;
   if (!checked_multiply(rows, columns, elements)) return false;
   if (!checked_multiply(elements, element_bits, section_bits)) return false;
-  if (!checked_round_up(section_bits / 8, 64, section_bytes)) return false;
+  if (!checked_round_up(section_bits / 8, alignment, section_bytes)) return false;
   if (end > (std::numeric_limits<std::int64_t>::max)() - section_bytes) return false;
   end += section_bytes;
   return true;
 }
 
-}  // namespace detail
+/// Appends the section of fp32 scales, empty where there are none: the last one of every layout.
+[[nodiscard]] constexpr bool append_scales(std::int64_t alignment, packed_layout& layout) noexcept {
+  std::int64_t const scales = layout.scale == scale_mode::tensor    ? layout.padded_n / tile_n
+                              : layout.scale == scale_mode::channel ? layout.padded_n
+                                                                    : 0;
+  layout.total_bytes = layout.scales_offset;
+  return append_section(scales, 1, 32, alignment, layout.total_bytes);
+}
 
-/// Computes the layout of a weight [n, k].
-/// @param format     nvfp4, fp8 or dense16
-/// @param scale      tensor or channel for nvfp4 and fp8; none for dense16
-/// @param n, k       >= 1; for nvfp4 k must be a multiple of 16
-/// @param dense_type f16 or bf16: the element type of dense16; not read for the other formats
-/// @return invalid_shape: n or k not positive, k not a multiple of the group, or sizes beyond 64
-/// bits;
-///         unsupported_format: no such format, or the format does not take this scale mode or
-///         element type
-[[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,
-                                                  std::int64_t n, std::int64_t k, dtype dense_type,
-                                                  packed_layout& out) noexcept {
+/// The padded sizes and the sections of layout cpu_tile32; false where they exceed 64 bits.
+template <class Format>
+[[nodiscard]] constexpr bool place_tile32(packed_layout& layout) noexcept {
+  constexpr std::int64_t alignment = 64;
+  layout.id = layout_id::cpu_tile32;
+  if (!checked_round_up(layout.n, tile_n, layout.padded_n)) return false;
+  if (!checked_round_up(layout.k, 16, layout.padded_k)) return false;
+  std::int64_t end = 0;
+  if (!append_section(layout.padded_n, layout.padded_k, Format::code_bits, alignment, end)) {
+    return false;
+  }
+  layout.block_scales_offset = end;
+  if constexpr (Format::group_k != 0) {
+    if (!append_section(layout.padded_n, layout.padded_k / Format::group_k, 8, alignment, end)) {
+      return false;
+    }
+  }
+  layout.scales_offset = end;
+  return append_scales(alignment, layout);
+}
+
+inline constexpr status size_exceeds_64_bits{status_code::invalid_shape, 0,
+                                             "packed layout: size exceeds 64 bits"};
+
+/// The padded sizes, the sections and the work split of layout sm70_quadpair.
+template <class Format>
+[[nodiscard]] constexpr status place_quadpair(std::int32_t sm_count,
+                                              packed_layout& layout) noexcept {
+  using record = quadpair_record<Format>;
+  constexpr std::int64_t alignment = 128;
+  layout.id = layout_id::sm70_quadpair;
+  if (!checked_round_up(layout.n, 2 * tile_n, layout.padded_n)) return size_exceeds_64_bits;
+  if (!checked_round_up(layout.k, record::k, layout.padded_k)) return size_exceeds_64_bits;
+  std::int64_t const tiles = layout.padded_n / tile_n;
+  std::int64_t const steps = layout.padded_k / record::k;
+  std::int64_t end = 0;
+  if (!append_section(tiles, steps, std::int64_t{8} * record::bytes, alignment, end)) {
+    return size_exceeds_64_bits;
+  }
+  std::int64_t const units = tiles / 2 * steps;
+  if (units > (std::numeric_limits<std::int32_t>::max)()) {
+    return {status_code::invalid_shape, 0,
+            "packed layout: more than 2^31 - 1 units of work (64 rows by one step of k)"};
+  }
+  layout.block_scales_offset = end;
+  layout.scales_offset = end;
+  layout.ctas = choose_ctas(units, sm_count);
+  return append_scales(alignment, layout) ? status{} : size_exceeds_64_bits;
+}
+
+/// What every layout asks of its arguments; then `place(Format{}, layout)` fills in the rest, or
+/// refuses.
+template <class Place>
+[[nodiscard]] constexpr status make_layout(format_id format, scale_mode scale, std::int64_t n,
+                                           std::int64_t k, dtype dense_type, packed_layout& out,
+                                           Place place) noexcept {
   status const unknown{status_code::unsupported_format, 0, "packed layout: unknown format"};
   return visit_format<status>(format, unknown, [&](auto tag) noexcept -> status {
     using Format = decltype(tag);
@@ -130,42 +203,89 @@ namespace detail {
     if (n < 1 || k < 1) {
       return {status_code::invalid_shape, 0, "packed layout: n and k must be at least 1"};
     }
-    if (Format::group_k != 0 && k % Format::group_k != 0) {
-      return {status_code::invalid_shape, 0, "packed layout: nvfp4 needs k to be a multiple of 16"};
+    if constexpr (Format::group_k != 0) {
+      if (k % Format::group_k != 0) {
+        return {status_code::invalid_shape, 0,
+                "packed layout: nvfp4 needs k to be a multiple of 16"};
+      }
     }
     layout.n = n;
     layout.k = k;
-    status const too_large{status_code::invalid_shape, 0, "packed layout: size exceeds 64 bits"};
-    if (!detail::checked_round_up(n, tile_n, layout.padded_n)) return too_large;
-    if (!detail::checked_round_up(k, 16, layout.padded_k)) return too_large;
-    std::int64_t end = 0;
-    layout.codes_offset = end;
-    if (!detail::append_section(layout.padded_n, layout.padded_k, Format::code_bits, end)) {
-      return too_large;
-    }
-    layout.block_scales_offset = end;
-    if constexpr (Format::group_k != 0) {
-      if (!detail::append_section(layout.padded_n, layout.padded_k / Format::group_k, 8, end)) {
-        return too_large;
-      }
-    }
-    layout.scales_offset = end;
-    std::int64_t const scales = scale == scale_mode::tensor    ? layout.padded_n / tile_n
-                                : scale == scale_mode::channel ? layout.padded_n
-                                                               : 0;
-    if (!detail::append_section(scales, 1, 32, end)) return too_large;
-    layout.total_bytes = end;
+    if (status const placed = place(tag, layout); !placed.ok()) return placed;
     out = layout;
     return {};
   });
 }
 
-/// Whether `layout` is one that make_packed_layout of this version produces: what a reader of
-/// stored bytes must ask before it trusts the offsets.
+[[nodiscard]] constexpr status make_quadpair_layout(format_id format, scale_mode scale,
+                                                    std::int64_t n, std::int64_t k,
+                                                    dtype dense_type, std::int32_t sm_count,
+                                                    packed_layout& out) noexcept {
+  if (sm_count < 1 || sm_count > max_sm_count) {
+    return {status_code::invalid_value, 0, "packed layout: a device has 1 to 1024 multiprocessors"};
+  }
+  return make_layout(format, scale, n, k, dense_type, out,
+                     [sm_count](auto tag, packed_layout& layout) noexcept -> status {
+                       return place_quadpair<decltype(tag)>(sm_count, layout);
+                     });
+}
+
+}  // namespace detail
+
+/// Computes the layout of a weight [n, k] for the CPU: cpu_tile32.
+/// @param format     nvfp4, fp8 or dense16
+/// @param scale      tensor or channel for nvfp4 and fp8; none for dense16
+/// @param n, k       >= 1; for nvfp4 k must be a multiple of 16
+/// @param dense_type f16 or bf16: the element type of dense16; not read for the other formats
+/// @return invalid_shape: n or k not positive, k not a multiple of the group, or sizes beyond 64
+/// bits;
+///         unsupported_format: no such format, or the format does not take this scale mode or
+///         element type
+[[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,
+                                                  std::int64_t n, std::int64_t k, dtype dense_type,
+                                                  packed_layout& out) noexcept {
+  return detail::make_layout(format, scale, n, k, dense_type, out,
+                             [](auto tag, packed_layout& layout) noexcept -> status {
+                               bool const placed = detail::place_tile32<decltype(tag)>(layout);
+                               return placed ? status{} : detail::size_exceeds_64_bits;
+                             });
+}
+
+/// The same for a GPU: sm70_quadpair. Devices newer than Volta have no matrix instruction of its
+/// shape and run it emulated. The result depends on compute_capability and sm_count of `device`
+/// only.
+/// @return also unsupported_arch: compute capability below 70; invalid_value: sm_count is not in
+///         1..1024; invalid_shape: more than 2^31 - 1 units of work
+[[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,
+                                                  std::int64_t n, std::int64_t k, dtype dense_type,
+                                                  device_info const& device,
+                                                  packed_layout& out) noexcept {
+  if (device.compute_capability < 70) {
+    return {status_code::unsupported_arch, 0,
+            "packed layout: the device must have compute capability 7.0 or newer"};
+  }
+  return detail::make_quadpair_layout(format, scale, n, k, dense_type, device.sm_count, out);
+}
+
+/// Whether `layout` is one that make_packed_layout of this version produces, for some device where
+/// it is one for GPUs: what a reader of stored bytes must ask before it trusts the offsets.
 [[nodiscard]] constexpr bool is_valid(packed_layout const& layout) noexcept {
   packed_layout expected;
-  status const made = make_packed_layout(layout.format, layout.scale, layout.n, layout.k,
-                                         layout.code_type, expected);
+  status made{status_code::invalid_value};
+  switch (layout.id) {
+    case layout_id::cpu_tile32:
+      made = make_packed_layout(layout.format, layout.scale, layout.n, layout.k, layout.code_type,
+                                expected);
+      break;
+    case layout_id::sm70_quadpair: {
+      // The smallest device that could have that many CTAs; if any has, this one does.
+      std::int32_t const sm_count =
+          layout.ctas / detail::ctas_per_sm + (layout.ctas % detail::ctas_per_sm != 0 ? 1 : 0);
+      made = detail::make_quadpair_layout(layout.format, layout.scale, layout.n, layout.k,
+                                          layout.code_type, sm_count, expected);
+      break;
+    }
+  }
   return made.ok() && layout == expected;
 }
 

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "qpn/config.hpp"
 #include "qpn/detail/bits.hpp"
+#include "qpn/detail/packed_rows.hpp"
 #include "qpn/detail/tile_map.hpp"
-#include "qpn/dtype.hpp"
+#include "qpn/detail/weight_defect.hpp"
 #include "qpn/format.hpp"
 #include "qpn/packed_weight.hpp"
 #include "qpn/status.hpp"
@@ -36,82 +38,94 @@ struct unpacked_part {
 
 namespace detail {
 
+/// Refuses codes that no kernel can use; `row` is that of the fused matrix.
 [[nodiscard]] inline status check_codes(packed_layout const& layout, std::byte const* codes,
                                         std::int64_t row) noexcept {
-  if (layout.format == format_id::fp8) {
+  return visit_format<status>(layout.format, {}, [&](auto format) noexcept -> status {
     for (std::int64_t k = 0; k < layout.k; ++k) {
-      if (is_nan_e4m3(static_cast<std::uint8_t>(codes[k]))) {
-        return {status_code::invalid_value, 0, "prepack: weight code is NaN (e4m3 0x7f or 0xff)",
-                row, k};
-      }
+      weight_defect const defect = code_defect(format, layout, codes, k);
+      if (defect != weight_defect::none) return defect_status(defect, row, k);
     }
-  } else if (layout.format == format_id::dense16) {
-    std::uint32_t const exponent = layout.code_type == dtype::f16 ? 0x7c00u : 0x7f80u;
-    for (std::int64_t k = 0; k < layout.k; ++k) {
-      std::uint16_t word = 0;
-      std::memcpy(&word, codes + 2 * k, sizeof word);
-      if ((word & exponent) == exponent) {
-        return {status_code::invalid_value, 0, "prepack: 16-bit weight is infinite or NaN", row, k};
-      }
-    }
+    return {};
+  });
+}
+
+[[nodiscard]] inline status check_block_scales(packed_layout const& layout,
+                                               std::byte const* block_scales,
+                                               std::int64_t row) noexcept {
+  for (std::int64_t group = 0; group < block_scale_count(layout); ++group) {
+    weight_defect const defect = block_scale_defect(block_scales, group);
+    if (defect != weight_defect::none) return defect_status(defect, row, group);
   }
   return {};
 }
 
-/// Packs row `source` of `part` as row `row` of the packed weight.
-[[nodiscard]] inline status pack_row(packed_layout const& layout, weight_part const& part,
-                                     std::int64_t source, std::int64_t row,
-                                     std::byte* out) noexcept {
-  std::int64_t const units = code_units(layout, layout.k);
-  std::int64_t const unit_bytes = code_unit_bytes(layout);
-  auto const* const codes = static_cast<std::byte const*>(part.codes) + source * units * unit_bytes;
-  if (status const checked = check_codes(layout, codes, row); !checked.ok()) return checked;
-  std::byte* const packed_codes = out + code_offset(layout, row, 0);
-  for (std::int64_t unit = 0; unit < units; ++unit) {
-    for (std::int64_t byte = 0; byte < unit_bytes; ++byte) {
-      packed_codes[unit * tile_n * unit_bytes + byte] = codes[unit * unit_bytes + byte];
-    }
+/// The fp32 scale that row `source` of a part is packed with.
+[[nodiscard]] QPN_HD inline float scale_of_row(packed_layout const& layout, weight_part const& part,
+                                               std::int64_t source) noexcept {
+  bool const own = layout.scale == scale_mode::channel && part.channel_scales != nullptr;
+  return own ? part.channel_scales[source] : part.global_scale;
+}
+
+/// Writes the fp32 scale of row `source` of `part` as that of row `row`; nothing in scale mode
+/// none.
+[[nodiscard]] inline status pack_scale(packed_layout const& layout, weight_part const& part,
+                                       std::int64_t source, std::int64_t row,
+                                       std::byte* out) noexcept {
+  if (layout.scale == scale_mode::none) return {};
+  float const scale = scale_of_row(layout, part, source);
+  if (!is_finite(scale)) return defect_status(weight_defect::infinite_scale, row, -1);
+  std::memcpy(out + scale_offset(layout, row), &scale, sizeof scale);
+  return {};
+}
+
+/// Zeroes every byte that belongs to none of the rows 0..n-1.
+inline void pack_padding(packed_layout const& layout, row_codec const& codec,
+                         std::byte* out) noexcept {
+  auto const zero = [out](std::int64_t begin, std::int64_t end) noexcept {
+    std::memset(out + begin, 0, static_cast<std::size_t>(end - begin));
+  };
+  for (std::int64_t row = layout.n; row < layout.padded_n; ++row) {
+    codec.pack(layout, nullptr, nullptr, row, out);
   }
-  std::int64_t const groups = block_scale_count(layout);
-  auto const* const block_scales =
-      static_cast<std::byte const*>(part.block_scales) + source * groups;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    if (is_nan_e4m3(static_cast<std::uint8_t>(block_scales[group]))) {
-      return {status_code::invalid_value, 0,
-              "prepack: block scale is NaN (e4m3 0x7f or 0xff); the column is that of the scale",
-              row, group};
-    }
-    out[block_scale_offset(layout, row, group)] = block_scales[group];
+  if (layout.block_scales_offset != layout.scales_offset) {
+    zero(layout.block_scales_offset + layout.padded_n * block_scale_count(layout),
+         layout.scales_offset);
   }
   if (layout.scale != scale_mode::none) {
-    bool const own = layout.scale == scale_mode::channel && part.channel_scales != nullptr;
-    float const scale = own ? part.channel_scales[source] : part.global_scale;
-    if (!is_finite(scale)) {
-      return {status_code::invalid_value, 0, "prepack: fp32 scale is infinite or NaN", row, -1};
-    }
-    std::memcpy(out + scale_offset(layout, row), &scale, sizeof scale);
+    zero(scale_offset(layout, layout.n - 1) + std::int64_t{sizeof(float)}, layout.total_bytes);
   }
-  return {};
+}
+
+/// Whether rows [first, first + rows) are rows of the weight.
+[[nodiscard]] inline status check_rows(packed_layout const& layout, std::int64_t first,
+                                       std::int64_t rows) noexcept {
+  if (first >= 0 && first <= layout.n && rows >= 1 && rows <= layout.n - first) return {};
+  return {status_code::invalid_shape, 0, "prepack: the parts' rows do not add up to n", first, -1};
+}
+
+/// Whether the fp32 scale may change at `row`, or the weight ends there.
+[[nodiscard]] inline status check_boundary(packed_layout const& layout, std::int64_t row) noexcept {
+  if (layout.scale != scale_mode::tensor || row % tile_n == 0 || row == layout.n) return {};
+  return {status_code::invalid_shape, 0,
+          "prepack: with a tensor scale every part but the last needs a multiple of 32 rows", row,
+          -1};
+}
+
+[[nodiscard]] inline status check_layout(packed_layout const& layout) noexcept {
+  if (is_valid(layout)) return {};
+  return {status_code::invalid_value, 0, "prepack: layout was not made by make_packed_layout"};
 }
 
 /// The shape rules that prepack and unpack share; Part is weight_part or unpacked_part.
 template <class Part>
 [[nodiscard]] status check_parts(packed_layout const& layout, Part const* parts,
                                  std::size_t count) noexcept {
-  if (!is_valid(layout)) {
-    return {status_code::invalid_value, 0, "prepack: layout was not made by make_packed_layout"};
-  }
+  if (status const checked = check_layout(layout); !checked.ok()) return checked;
   std::int64_t row = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    if (parts[i].n < 1 || parts[i].n > layout.n - row) {
-      return {status_code::invalid_shape, 0, "prepack: the parts' rows do not add up to n", row,
-              -1};
-    }
-    if (layout.scale == scale_mode::tensor && row % tile_n != 0) {
-      return {status_code::invalid_shape, 0,
-              "prepack: with a tensor scale every part but the last needs a multiple of 32 rows",
-              row, -1};
-    }
+    if (status const checked = check_rows(layout, row, parts[i].n); !checked.ok()) return checked;
+    if (status const checked = check_boundary(layout, row); !checked.ok()) return checked;
     row += parts[i].n;
   }
   if (row != layout.n) {
@@ -122,8 +136,55 @@ template <class Part>
 
 }  // namespace detail
 
-/// Packs published matrices, concatenated along n, into one weight. Every byte of codes and block
-/// scales is kept, signs of zeros and of block scales included; padding is zero.
+/// Packs some rows of the fused matrix, so that a loader needs no more of it in memory: `prepack`
+/// in pieces. The bytes of all pieces together are those of one prepack of the whole.
+///
+/// Pieces may come in any order, and at the same time from several threads: they share no byte. The
+/// piece with the last row writes the padding, too, so that `out` needs no preparation.
+///
+/// With a tensor scale pieces begin and end at multiples of 32 rows, or at the last row.
+///
+/// @param layout     from make_packed_layout
+/// @param rows       rows.n rows of one part: its pointers are to the first of these rows
+/// @param first_row  place of that row in the fused matrix
+/// @param out        the whole weight: layout.total_bytes bytes, any alignment; what belongs to the
+///                   rows is unspecified where the call fails
+/// @return as prepack; invalid_shape: rows that the weight does not have, or a border inside a tile
+[[nodiscard]] inline status prepack_rows(packed_layout const& layout, weight_part const& rows,
+                                         std::int64_t first_row, std::byte* out) noexcept {
+  if (status const checked = detail::check_layout(layout); !checked.ok()) return checked;
+  status checked = detail::check_rows(layout, first_row, rows.n);
+  if (checked.ok()) checked = detail::check_boundary(layout, first_row);
+  if (checked.ok()) checked = detail::check_boundary(layout, first_row + rows.n);
+  if (!checked.ok()) return checked;
+  std::int64_t const groups = detail::block_scale_count(layout);
+  if (rows.codes == nullptr || (groups != 0 && rows.block_scales == nullptr)) {
+    return {status_code::invalid_value, 0, "prepack: a part has no codes or no block scales",
+            first_row, -1};
+  }
+  std::int64_t const row_bytes = detail::published_row_bytes(layout);
+  detail::row_codec const codec = detail::row_codec_of(layout);
+  for (std::int64_t source = 0; source < rows.n; ++source) {
+    std::int64_t const row = first_row + source;
+    auto const* const codes = static_cast<std::byte const*>(rows.codes) + source * row_bytes;
+    auto const* const scales =
+        groups == 0 ? nullptr : static_cast<std::byte const*>(rows.block_scales) + source * groups;
+    status packed = detail::check_codes(layout, codes, row);
+    if (packed.ok()) packed = detail::check_block_scales(layout, scales, row);
+    if (packed.ok()) packed = detail::pack_scale(layout, rows, source, row, out);
+    if (!packed.ok()) return packed;
+    codec.pack(layout, codes, scales, row, out);
+  }
+  if (first_row + rows.n == layout.n) detail::pack_padding(layout, codec, out);
+  return {};
+}
+
+/// Packs published matrices, concatenated along n, into one weight. Padding is zero.
+///
+/// Layout cpu_tile32 keeps every byte of codes and block scales, signs of zeros and of block scales
+/// included. Layout sm70_quadpair keeps every weight's value and sign: a block scale with its sign
+/// set is stored without it, and its codes' signs are flipped instead. It refuses bf16 weights of
+/// 255.875 or more, since its kernels multiply them by 2^8 into fp16.
 ///
 /// Scale mode tensor keeps one fp32 scale per 32-row tile, so every part but the last must have a
 /// multiple of 32 rows. Scale mode channel keeps one per row and takes any boundary; a part without
@@ -135,30 +196,25 @@ template <class Part>
 /// @param out     layout.total_bytes bytes, any alignment; unspecified where the call fails
 /// @return invalid_value: a layout not made by make_packed_layout; or with row (of the fused
 /// matrix) and column: a NaN
-///         code or block scale, a non-finite 16-bit weight, a non-finite fp32 scale. invalid_shape:
-///         rows do not add up, or a boundary inside a tile. Deterministic.
+///         code or block scale, a non-finite 16-bit weight, one that does not fit the layout, a
+///         non-finite fp32 scale. invalid_shape: rows do not add up, or a boundary inside a tile.
+///         Deterministic.
 [[nodiscard]] inline status prepack(packed_layout const& layout, weight_part const* parts,
                                     std::size_t count, std::byte* out) noexcept {
   if (status const checked = detail::check_parts(layout, parts, count); !checked.ok())
     return checked;
-  std::memset(out, 0, static_cast<std::size_t>(layout.total_bytes));
   std::int64_t row = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    bool const needs_block_scales = layout.format == format_id::nvfp4;
-    if (parts[i].codes == nullptr || (needs_block_scales && parts[i].block_scales == nullptr)) {
-      return {status_code::invalid_value, 0, "prepack: a part has no codes or no block scales", row,
-              -1};
-    }
-    for (std::int64_t source = 0; source < parts[i].n; ++source, ++row) {
-      status const packed = detail::pack_row(layout, parts[i], source, row, out);
-      if (!packed.ok()) return packed;
-    }
+    status const packed = prepack_rows(layout, parts[i], row, out);
+    if (!packed.ok()) return packed;
+    row += parts[i].n;
   }
   return {};
 }
 
-/// The inverse of prepack: writes the published matrices back, byte for byte. The parts' rows must
-/// be those that were packed (their shapes are not stored).
+/// The inverse of prepack: writes the published matrices back, byte for byte, except that layout
+/// sm70_quadpair returns block scales without signs and their codes with flipped ones.
+/// The parts' rows must be those that were packed (their shapes are not stored).
 /// @return as prepack; also invalid_value with the row where a part of scale mode tensor holds more
 /// than one scale,
 ///         which means that the parts are not those that were packed
@@ -167,23 +223,18 @@ template <class Part>
   packed_layout const& layout = weight.layout;
   if (status const checked = detail::check_parts(layout, parts, count); !checked.ok())
     return checked;
-  std::int64_t const units = detail::code_units(layout, layout.k);
-  std::int64_t const unit_bytes = detail::code_unit_bytes(layout);
+  std::int64_t const row_bytes = detail::published_row_bytes(layout);
   std::int64_t const groups = detail::block_scale_count(layout);
+  detail::row_codec const codec = detail::row_codec_of(layout);
   std::int64_t row = 0;
   for (std::size_t i = 0; i < count; ++i) {
     unpacked_part const& part = parts[i];
     float first_scale = 0.0f;
     for (std::int64_t r = 0; r < part.n; ++r, ++row) {
-      for (std::int64_t unit = 0; part.codes != nullptr && unit < units; ++unit) {
-        std::memcpy(static_cast<std::byte*>(part.codes) + (r * units + unit) * unit_bytes,
-                    weight.data + detail::code_offset(layout, row, unit),
-                    static_cast<std::size_t>(unit_bytes));
-      }
-      for (std::int64_t group = 0; part.block_scales != nullptr && group < groups; ++group) {
-        static_cast<std::byte*>(part.block_scales)[r * groups + group] =
-            weight.data[detail::block_scale_offset(layout, row, group)];
-      }
+      auto const at = [r](void* rows, std::int64_t bytes) noexcept {
+        return rows == nullptr ? nullptr : static_cast<std::byte*>(rows) + r * bytes;
+      };
+      codec.unpack(weight, row, at(part.codes, row_bytes), at(part.block_scales, groups));
       if (layout.scale == scale_mode::none) continue;
       float scale = 0.0f;
       std::memcpy(&scale, weight.data + detail::scale_offset(layout, row), sizeof scale);
@@ -193,8 +244,7 @@ template <class Part>
       }
       if (r == 0) first_scale = scale;
       if (detail::float_bits(scale) != detail::float_bits(first_scale)) {
-        return {status_code::invalid_value, 0, "unpack: one part holds several tensor scales", row,
-                -1};
+        return detail::defect_status(detail::weight_defect::several_scales, row, -1);
       }
       if (part.global_scale != nullptr) *part.global_scale = scale;
     }

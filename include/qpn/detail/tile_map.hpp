@@ -3,47 +3,100 @@
 
 #include <cstdint>
 
+#include "qpn/config.hpp"
+#include "qpn/detail/quadpair_map.hpp"
+#include "qpn/detail/work_split.hpp"
 #include "qpn/format.hpp"
 #include "qpn/packed_weight.hpp"
 
-// Where the elements of a cpu_tile32 weight are: byte offsets from the first byte of the packed
-// weight. Codes move in units: one byte (nvfp4: two codes, fp8: one) or one 16-bit word (dense16).
+// Where the elements of a packed weight are: byte offsets from the first byte of the packed weight.
 
 namespace qpn::detail {
 
-[[nodiscard]] constexpr std::int64_t code_unit_bytes(packed_layout const& layout) noexcept {
+// cpu_tile32: codes move in units: one byte (nvfp4: two codes, fp8: one) or one 16-bit word
+// (dense16).
+
+[[nodiscard]] QPN_HD constexpr std::int64_t code_unit_bytes(packed_layout const& layout) noexcept {
   return layout.format == format_id::dense16 ? 2 : 1;
 }
 
 /// Units of `k` codes of one row; k is even for nvfp4.
-[[nodiscard]] constexpr std::int64_t code_units(packed_layout const& layout,
-                                                std::int64_t k) noexcept {
+[[nodiscard]] QPN_HD constexpr std::int64_t code_units(packed_layout const& layout,
+                                                       std::int64_t k) noexcept {
   return layout.format == format_id::nvfp4 ? k / 2 : k;
 }
 
-/// Block scales of one row; 0 where the format has none.
-[[nodiscard]] constexpr std::int64_t block_scale_count(packed_layout const& layout) noexcept {
+/// Bytes of the codes of one row as published, in every layout.
+[[nodiscard]] QPN_HD constexpr std::int64_t published_row_bytes(
+    packed_layout const& layout) noexcept {
+  return code_units(layout, layout.k) * code_unit_bytes(layout);
+}
+
+/// Block scales of one row as published, in every layout; 0 where the format has none.
+[[nodiscard]] QPN_HD constexpr std::int64_t block_scale_count(
+    packed_layout const& layout) noexcept {
   return layout.format == format_id::nvfp4 ? layout.k / nvfp4::group_k : 0;
 }
 
-[[nodiscard]] constexpr std::int64_t code_offset(packed_layout const& layout, std::int64_t row,
-                                                 std::int64_t unit) noexcept {
+[[nodiscard]] QPN_HD constexpr std::int64_t code_offset(packed_layout const& layout,
+                                                        std::int64_t row,
+                                                        std::int64_t unit) noexcept {
   std::int64_t const line = row / tile_n * code_units(layout, layout.padded_k) + unit;
   return layout.codes_offset + (line * tile_n + row % tile_n) * code_unit_bytes(layout);
 }
 
-[[nodiscard]] constexpr std::int64_t block_scale_offset(packed_layout const& layout,
-                                                        std::int64_t row,
-                                                        std::int64_t group) noexcept {
+[[nodiscard]] QPN_HD constexpr std::int64_t block_scale_offset(packed_layout const& layout,
+                                                               std::int64_t row,
+                                                               std::int64_t group) noexcept {
   std::int64_t const line = row / tile_n * (layout.padded_k / nvfp4::group_k) + group;
   return layout.block_scales_offset + line * tile_n + row % tile_n;
 }
 
-/// The fp32 scale of a row; scale mode tensor or channel.
-[[nodiscard]] constexpr std::int64_t scale_offset(packed_layout const& layout,
-                                                  std::int64_t row) noexcept {
+/// The fp32 scale of a row, in every layout; scale mode tensor or channel.
+[[nodiscard]] QPN_HD constexpr std::int64_t scale_offset(packed_layout const& layout,
+                                                         std::int64_t row) noexcept {
   std::int64_t const index = layout.scale == scale_mode::tensor ? row / tile_n : row;
   return layout.scales_offset + index * 4;
+}
+
+// sm70_quadpair: records, one for each tile and step of k. Format is that of the layout.
+
+/// The record of a tile at a step; the two tiles of a group lie side by side.
+template <class Format>
+[[nodiscard]] QPN_HD constexpr std::int64_t record_offset(packed_layout const& layout,
+                                                          std::int64_t tile,
+                                                          std::int64_t step) noexcept {
+  using record = quadpair_record<Format>;
+  std::int64_t const steps = layout.padded_k / record::k;
+  return layout.codes_offset + ((tile / 2 * steps + step) * 2 + tile % 2) * record::bytes;
+}
+
+/// The 32-bit word that holds code k of a row, k < padded_k.
+template <class Format>
+[[nodiscard]] QPN_HD constexpr std::int64_t word_offset(packed_layout const& layout,
+                                                        std::int64_t row, std::int64_t k) noexcept {
+  using record = quadpair_record<Format>;
+  int const lane = lane_of_weight_row(static_cast<int>(row % tile_n));
+  int const word = static_cast<int>(k % record::k) / record::codes_per_word;
+  return record_offset<Format>(layout, row / tile_n, k / record::k) +
+         record::word_offset(lane, word);
+}
+
+/// The scale byte of a group of 16 k of a row, group < padded_k / 16.
+[[nodiscard]] QPN_HD constexpr std::int64_t scale_byte_offset(packed_layout const& layout,
+                                                              std::int64_t row,
+                                                              std::int64_t group) noexcept {
+  using record = quadpair_record<nvfp4>;
+  int const lane = lane_of_weight_row(static_cast<int>(row % tile_n));
+  return record_offset<nvfp4>(layout, row / tile_n, group / record::scales_per_lane) +
+         record::scale_offset(lane, static_cast<int>(group % record::scales_per_lane));
+}
+
+/// How the CTAs share a weight.
+template <class Format>
+[[nodiscard]] constexpr work_split split_of(packed_layout const& layout) noexcept {
+  return {layout.padded_n / (2 * tile_n), layout.padded_k / quadpair_record<Format>::k,
+          layout.ctas};
 }
 
 }  // namespace qpn::detail

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "qpn/detail/quadpair_codes.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
@@ -33,6 +34,56 @@ namespace detail {
       decode_e2m1(static_cast<std::uint8_t>(k % 2 == 0 ? pair & 0xf : pair >> 4)));
 }
 
+[[nodiscard]] inline double half_at(std::uint16_t half) noexcept {
+  return static_cast<double>(decode_f16(half));
+}
+
+/// Weight (row, k) without its fp32 scale; layout cpu_tile32.
+[[nodiscard]] inline double tile32_at(packed_weight const& weight, std::int64_t row,
+                                      std::int64_t k) noexcept {
+  packed_layout const& layout = weight.layout;
+  bool const in_pairs = layout.format == format_id::nvfp4;
+  std::byte const* const code =
+      weight.data + qpn::detail::code_offset(layout, row, in_pairs ? k / 2 : k);
+  if (layout.format == format_id::dense16) return dense_at(code, 0, layout.code_type);
+  if (layout.format == format_id::fp8) return static_cast<double>(decode_e4m3(byte_at(code, 0)));
+  std::uint8_t const block =
+      byte_at(weight.data, qpn::detail::block_scale_offset(layout, row, k / nvfp4::group_k));
+  return e2m1_at(byte_at(code, 0), k) * static_cast<double>(decode_e4m3(block));
+}
+
+/// The word with code k of a row; layout sm70_quadpair.
+template <class Format>
+[[nodiscard]] std::uint32_t word_at(packed_weight const& weight, std::int64_t row,
+                                    std::int64_t k) noexcept {
+  std::uint32_t word = 0;
+  std::memcpy(&word, weight.data + qpn::detail::word_offset<Format>(weight.layout, row, k),
+              sizeof word);
+  return word;
+}
+
+/// Weight (row, k) without its fp32 scale; layout sm70_quadpair.
+[[nodiscard]] inline double quadpair_at(packed_weight const& weight, std::int64_t row,
+                                        std::int64_t k) noexcept {
+  packed_layout const& layout = weight.layout;
+  if (layout.format == format_id::dense16) {
+    std::uint16_t codes[2] = {};
+    qpn::detail::unpack_dense_word(word_at<dense16>(weight, row, k), codes);
+    return dense_at(codes, k % 2, layout.code_type);
+  }
+  if (layout.format == format_id::fp8) {
+    std::uint8_t codes[4] = {};
+    qpn::detail::unpack_e4m3_word(word_at<fp8>(weight, row, k), codes);
+    return static_cast<double>(decode_e4m3(codes[k % 4]));
+  }
+  std::uint8_t codes[8] = {};
+  qpn::detail::unpack_e2m1_word(word_at<nvfp4>(weight, row, k), codes);
+  std::uint8_t const block =
+      byte_at(weight.data, qpn::detail::scale_byte_offset(layout, row, k / nvfp4::group_k));
+  return static_cast<double>(decode_e2m1(codes[k % 8])) *
+         half_at(static_cast<std::uint16_t>(block << 7)) * 0x1p-7;
+}
+
 }  // namespace detail
 
 /// Weight (row, k) of one published matrix; `layout` names its format, scale mode and k.
@@ -52,23 +103,16 @@ namespace detail {
   return detail::e2m1_at(pair, k) * static_cast<double>(decode_e4m3(block)) * scale;
 }
 
-/// Weight (row, k) of a packed weight.
+/// Weight (row, k) of a packed weight, in any layout.
 [[nodiscard]] inline double weight_at(packed_weight const& weight, std::int64_t row,
                                       std::int64_t k) noexcept {
   packed_layout const& layout = weight.layout;
-  std::int64_t const unit =
-      qpn::detail::code_units(layout, k - k % 2) + (layout.format == format_id::nvfp4 ? 0 : k % 2);
-  std::byte const* const code = weight.data + qpn::detail::code_offset(layout, row, unit);
-  if (layout.format == format_id::dense16) return detail::dense_at(code, 0, layout.code_type);
+  double const value = layout.id == layout_id::cpu_tile32 ? detail::tile32_at(weight, row, k)
+                                                          : detail::quadpair_at(weight, row, k);
+  if (layout.scale == scale_mode::none) return value;
   float scale = 0.0f;
   std::memcpy(&scale, weight.data + qpn::detail::scale_offset(layout, row), sizeof scale);
-  if (layout.format == format_id::fp8) {
-    return static_cast<double>(decode_e4m3(detail::byte_at(code, 0))) * static_cast<double>(scale);
-  }
-  std::uint8_t const block =
-      detail::byte_at(weight.data, qpn::detail::block_scale_offset(layout, row, k / 16));
-  return detail::e2m1_at(detail::byte_at(code, 0), k) * static_cast<double>(decode_e4m3(block)) *
-         static_cast<double>(scale);
+  return value * static_cast<double>(scale);
 }
 
 /// out[n, k] = the fused published matrices, row-major. The parts' rows must add up to layout.n.

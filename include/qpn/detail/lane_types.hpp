@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Kernel bodies are lane programs: function templates over a Lane, an object that stands for one
+// thread of the GPU. arch/sm70/lane.cuh binds its operations to PTX; the tests bind the same
+// source to an emulator that runs on a CPU. The operations, with p in global memory:
+//
+//   int thread()            index in the CTA              int block()   index of the CTA
+//   load_stream(p)          4 or 16 bytes that the grid reads once: weights
+//   load(p), store(p, v)    2 to 16 bytes
+//   load_volatile(p)        not from L1: what other CTAs wrote
+//   shared_load<T>(offset), shared_store(offset, v)       shared memory of the CTA
+//   sync_warp()             orders shared memory between the lanes of a warp
+//   sync_block()            orders shared and global memory between the threads of a CTA
+//   fence_device()          lets other CTAs see this thread's stores before its next atomic
+//   atomic_add, atomic_max  return the old value
+//   shuffle_xor(v, mask)    v of lane ^ mask
+//   mma_m8n8k4(d, a, b)     d += a b in the fragments of detail/quadpair_map.hpp
+//   multiply_half2(a, b), broadcast_low(a), broadcast_high(a), convert_half2(low, high)
+//   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register
+//
+// sync_warp, shuffle_xor and mma_m8n8k4 want all lanes of the warp, sync_block the whole CTA.
+
+namespace qpn::detail {
+
+/// What one lane loads or stores at once.
+struct alignas(16) word4 {
+  std::uint32_t w[4];
+};
+
+struct alignas(8) float2_pair {
+  float low;
+  float high;
+};
+
+}  // namespace qpn::detail

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "qpn/status.hpp"
+
+namespace qpn::detail {
+
+/// The status of a launch whose error is `error`.
+/// @param failed        static sentence where the launch failed
+/// @param not_compiled  static sentence where the program has no code for the device
+[[nodiscard]] static inline status launch_outcome(cudaError_t error, char const* failed,
+                                                  char const* not_compiled) noexcept {
+  if (error == cudaSuccess) return {};
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+    return {status_code::not_compiled_for_arch, static_cast<int>(error), not_compiled};
+  }
+  return {status_code::launch_failed, static_cast<int>(error), failed};
+}
+
+}  // namespace qpn::detail

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <qpn/arch/sm70/gemm_params.hpp>
+#include <qpn/prepack.hpp>
+#include <qpn/reference/dequant.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/devices.hpp"
+#include "support/emulator/emulator.hpp"
+#include "support/published_weight.hpp"
+#include "support/random.hpp"
+
+// A GEMM call of the library on the emulator: the plan, the parameters and the lane program are the
+// library's own; only the launch is the emulator's.
+
+namespace qpn::test {
+
+/// The lane operations that the program has and the emulator leaves to its user, and a place where
+/// mutants change an operation.
+class program_lane {
+ public:
+  explicit program_lane(emulated_lane& lane) : lane_(&lane) {}
+  virtual ~program_lane() = default;
+
+  [[nodiscard]] virtual int thread() const { return lane_->thread(); }
+  [[nodiscard]] int block() const { return lane_->block(); }
+  [[nodiscard]] detail::word4 load_stream(detail::word4 const* p) { return lane_->load_stream(p); }
+  [[nodiscard]] virtual std::uint32_t load_stream(std::uint32_t const* p) {
+    return lane_->load_stream(p);
+  }
+  template <class T>
+  [[nodiscard]] T load(T const* p) {
+    return lane_->load(p);
+  }
+  template <class T>
+  void store(T* p, T value) {
+    lane_->store(p, value);
+  }
+  template <class T>
+  [[nodiscard]] T load_volatile(T const* p) {
+    return lane_->load_volatile(p);
+  }
+  template <class T>
+  [[nodiscard]] T shared_load(int offset) {
+    return lane_->template shared_load<T>(offset);
+  }
+  template <class T>
+  void shared_store(int offset, T value) {
+    lane_->shared_store(offset, value);
+  }
+  virtual void sync_warp() { lane_->sync_warp(); }
+  virtual void sync_block() { lane_->sync_block(); }
+  virtual void fence_device() { lane_->fence_device(); }
+  virtual std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
+    return lane_->atomic_add(p, value);
+  }
+  std::uint64_t atomic_max(std::uint64_t* p, std::uint64_t value) {
+    return lane_->atomic_max(p, value);
+  }
+  [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+    return lane_->shuffle_xor(value, mask);
+  }
+  virtual void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]) {
+    lane_->mma_m8n8k4(d, a, b);
+  }
+  [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
+    return lane_->multiply_half2(a, b);
+  }
+  [[nodiscard]] virtual std::uint32_t broadcast_low(std::uint32_t a) {
+    return (a & 0xffffu) * 0x10001u;
+  }
+  [[nodiscard]] virtual std::uint32_t broadcast_high(std::uint32_t a) {
+    return (a >> 16) * 0x10001u;
+  }
+  [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
+    return encode_f16(low) | static_cast<std::uint32_t>(encode_f16(high)) << 16;
+  }
+  [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t s) {
+    return lane_->byte_permute(a, b, s);
+  }
+  [[nodiscard]] int keep(int value) { return value; }
+  [[nodiscard]] float exp(float x) { return std::exp(x); }
+
+ protected:
+  [[nodiscard]] emulated_lane& lane() { return *lane_; }
+
+ private:
+  emulated_lane* lane_;
+};
+
+/// Memory with an address that is a multiple of 256.
+class aligned_bytes {
+ public:
+  explicit aligned_bytes(std::size_t bytes, std::byte fill = std::byte{0xcd})
+      : bytes_(bytes), storage_(bytes + 512, fill) {}
+  [[nodiscard]] std::byte* data() {
+    return storage_.data() + (256 - reinterpret_cast<std::uintptr_t>(storage_.data()) % 256) % 256;
+  }
+  [[nodiscard]] std::size_t size() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  std::vector<std::byte> storage_;
+};
+
+/// A weight packed for a GPU with so many multiprocessors, and its values.
+struct quadpair_weight {
+  quadpair_weight(published_weight source, int sm_count) : published(std::move(source)), bytes(0) {
+    packed_layout const& cpu = published.layout();
+    device_info device = volta_v100();
+    device.sm_count = sm_count;
+    status const made =
+        make_packed_layout(cpu.format, cpu.scale, cpu.n, cpu.k, cpu.code_type, device, layout);
+    EXPECT_TRUE(made.ok()) << made.what;
+    bytes = aligned_bytes(static_cast<std::size_t>(layout.total_bytes));
+    std::vector<weight_part> const parts = published.views();
+    status const packed = prepack(layout, parts.data(), parts.size(), bytes.data());
+    EXPECT_TRUE(packed.ok()) << packed.what;
+    values.resize(static_cast<std::size_t>(cpu.n * cpu.k));
+    reference::dequant(cpu, parts.data(), parts.size(), values.data());
+  }
+  [[nodiscard]] packed_weight view() { return {layout, bytes.data()}; }
+
+  published_weight published;
+  packed_layout layout;
+  aligned_bytes bytes;
+  std::vector<double> values;  ///< [n, k], fp32 scales included
+};
+
+/// How the emulator runs a call.
+struct emulated_call_options {
+  std::uint64_t seed = 1;
+  cta_order order = cta_order::shuffled;
+  int resident = 1;
+  /// Makes the lane of a mutant and keeps it (a lane that waits for ever is never unwound); none:
+  /// program_lane.
+  std::function<program_lane&(emulated_lane&)> make_lane;
+  /// Changes the kernel's parameters, for mutants.
+  std::function<void(detail::sm70::gemm_params&)> change_params;
+};
+
+/// Buffers and results of one emulated call.
+struct emulated_call {
+  emulation_report report;
+  bool weights_read_once = false;
+  bool outputs_written_once = false;
+  bool workspace_is_zero = false;  ///< the part that must be 0 between launches
+};
+
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                             workspace_view workspace, emulator_memory& memory,
+                             emulated_call_options const& options) {
+  using shared = detail::sm70::shared_layout<Operand, RowTiles>;
+  detail::sm70::gemm_params params =
+      detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
+  if (options.change_params) options.change_params(params);
+  emulation_options launch;
+  launch.blocks = params.split.ctas;
+  launch.threads = detail::sm70::threads_per_cta;
+  launch.shared_bytes = shared::bytes;
+  launch.seed = options.seed;
+  launch.memory = &memory;
+  launch.order = options.order;
+  launch.resident = options.resident;
+  emulated_call call;
+  call.report = emulate(launch, [&](emulated_lane& lane) {
+    if (options.make_lane) {
+      detail::sm70::gemm_program<Operand, RowTiles>(options.make_lane(lane), params);
+    } else {
+      program_lane plain(lane);
+      detail::sm70::gemm_program<Operand, RowTiles>(plain, params);
+    }
+  });
+  return call;
+}
+
+/// Runs qpn::gemm's kernel for a checked call on the emulator. Memory regions are registered here:
+/// the records as weights that are read once, all else by use.
+template <class Format>
+emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
+                           workspace_view workspace, emulated_call_options const& options = {}) {
+  using detail::sm70::weight_operand;
+  emulated_call call;
+  status const checked = detail::check_gemm(plan, args, workspace);
+  EXPECT_TRUE(checked.ok()) << checked.what;
+  if (!checked.ok() || args.m == 0) return call;
+
+  packed_layout const& layout = plan.layout;
+  emulator_memory memory;
+  std::byte const* const weight = args.weight.data;
+  auto const records = static_cast<std::size_t>(layout.scales_offset - layout.codes_offset);
+  memory.add_region("records", weight + layout.codes_offset, records, region_use::weights);
+  if (layout.total_bytes > layout.scales_offset) {
+    memory.add_region("scales", weight + layout.scales_offset,
+                      static_cast<std::size_t>(layout.total_bytes - layout.scales_offset),
+                      region_use::data);
+  }
+  auto const row_bytes = [&](std::int64_t ld, std::int64_t columns, dtype type) {
+    return static_cast<std::size_t>(((args.m - 1) * ld + columns) * bits(type) / 8);
+  };
+  std::int64_t const columns = columns_of_y(plan);
+  memory.add_region("x", args.x, row_bytes(args.ldx, layout.k, dtype::f16), region_use::data);
+  bool const in_place = args.residual != nullptr && args.residual == args.y;
+  if (args.y != nullptr) {
+    memory.add_region("y", args.y, row_bytes(args.ldy, columns, plan.problem.y_type),
+                      in_place ? region_use::data | region_use::output : region_use::output);
+  }
+  if (args.residual != nullptr && !in_place) {
+    memory.add_region("residual", args.residual,
+                      row_bytes(args.ld_residual, columns, args.residual_type), region_use::data);
+  }
+  if (args.bias != nullptr) {
+    memory.add_region("bias", args.bias, static_cast<std::size_t>(layout.n) * 4, region_use::data);
+  }
+  auto const rows4 = static_cast<std::size_t>(args.m) * 4;
+  if (args.argmax_ids != nullptr) {
+    memory.add_region("argmax_ids", args.argmax_ids, rows4, region_use::output);
+  }
+  if (args.argmax_values != nullptr) {
+    memory.add_region("argmax_values", args.argmax_values, rows4, region_use::output);
+  }
+  auto* const base = static_cast<std::byte*>(workspace.data);
+  std::size_t const zero = plan.workspace_zero_bytes;
+  memory.add_region("tickets", base, zero, region_use::workspace | region_use::initialised);
+  memory.add_region("planes", base + zero, plan.workspace_bytes - zero, region_use::workspace);
+
+  auto const run = [&](auto operand) {
+    using Operand = decltype(operand);
+    call = args.m > detail::sm70::tile_m
+               ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
+               : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
+  };
+  if constexpr (Format::id == format_id::nvfp4) {
+    run(weight_operand<nvfp4, dtype::e2m1>{});
+  } else if constexpr (Format::id == format_id::fp8) {
+    run(weight_operand<fp8, dtype::e4m3>{});
+  } else if (layout.code_type == dtype::f16) {
+    run(weight_operand<dense16, dtype::f16>{});
+  } else {
+    run(weight_operand<dense16, dtype::bf16>{});
+  }
+
+  call.weights_read_once = all_equal(call.report.load_counts("records"), 1);
+  call.outputs_written_once = true;
+  if (args.y != nullptr) {
+    byte_counts const& written = call.report.write_counts("y");
+    std::int64_t const element = bits(plan.problem.y_type) / 8;
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      bool const inside = static_cast<std::int64_t>(i) / element % args.ldy < columns;
+      call.outputs_written_once = call.outputs_written_once && written[i] == (inside ? 1 : 0);
+    }
+  }
+  call.workspace_is_zero = true;
+  for (std::size_t i = 0; i < zero; ++i) {
+    call.workspace_is_zero = call.workspace_is_zero && base[i] == std::byte{0};
+  }
+  return call;
+}
+
+}  // namespace qpn::test
