@@ -49,7 +49,7 @@ template <class Format>
     return {status_code::workspace_too_small, 0,
             "init_workspace: the workspace has fewer bytes than the plan's workspace_bytes"};
   }
-  if (workspace.data == nullptr || !detail::is_multiple(workspace.data, workspace_alignment)) {
+  if (workspace.data == nullptr || !detail::is_aligned_to(workspace_alignment, workspace.data)) {
     return {status_code::misaligned, 0, "init_workspace: the workspace must be 256-byte aligned"};
   }
   return detail::gemm_outcome(

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/detail/alignment.hpp"
 #include "qpn/detail/epilogue.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/device_info.hpp"
@@ -164,14 +165,6 @@ struct gemm_workspace {
   return type == dtype::f16 || type == dtype::bf16 || type == dtype::f32;
 }
 
-[[nodiscard]] inline bool is_multiple(void const* pointer, std::uintptr_t unit) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer) % unit == 0;
-}
-
-[[nodiscard]] inline bool is_element_aligned(void const* pointer, dtype type) noexcept {
-  return is_multiple(pointer, static_cast<std::uintptr_t>(bits(type)) / 8);
-}
-
 /// Whether m rows that lie ld elements apart fit 63 bits of bytes.
 [[nodiscard]] constexpr bool rows_fit(std::int64_t m, std::int64_t ld) noexcept {
   return ld <= (std::numeric_limits<std::int64_t>::max)() / 8 / (m < 1 ? 1 : m);
@@ -209,10 +202,10 @@ template <class Format>
   if (args.argmax_n < 0 || args.argmax_n > plan.layout.n) {
     return {status_code::invalid_shape, 0, "gemm: argmax_n must be between 0 and n"};
   }
-  if (!is_multiple(args.weight.data, 128) || !is_element_aligned(args.x, dtype::f16) ||
+  if (!is_aligned_to(128, args.weight.data) || !is_element_aligned(args.x, dtype::f16) ||
       !is_element_aligned(args.y, plan.problem.y_type) ||
-      !is_element_aligned(args.residual, args.residual_type) || !is_multiple(args.bias, 4) ||
-      !is_multiple(args.argmax_ids, 4) || !is_multiple(args.argmax_values, 4)) {
+      !is_element_aligned(args.residual, args.residual_type) || !is_aligned_to(4, args.bias) ||
+      !is_aligned_to(4, args.argmax_ids) || !is_aligned_to(4, args.argmax_values)) {
     return {status_code::misaligned, 0,
             "gemm: the weight must be 128-byte aligned, all else to its elements"};
   }
@@ -220,7 +213,7 @@ template <class Format>
     return {status_code::workspace_too_small, 0,
             "gemm: the workspace has fewer bytes than the plan's workspace_bytes"};
   }
-  if (workspace.data == nullptr || !is_multiple(workspace.data, workspace_alignment)) {
+  if (workspace.data == nullptr || !is_aligned_to(workspace_alignment, workspace.data)) {
     return {status_code::misaligned, 0, "gemm: the workspace must be 256-byte aligned"};
   }
   return {};

@@ -11,6 +11,7 @@
 #include "qpn/cpu/detail/block_ops_scalar.hpp"
 #include "qpn/cpu/isa.hpp"
 #include "qpn/cpu/thread_pool.hpp"
+#include "qpn/detail/alignment.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
@@ -36,12 +37,6 @@ namespace detail {
 
 [[nodiscard]] inline bool is_activation_type(dtype type) noexcept {
   return type == dtype::f32 || type == dtype::f16 || type == dtype::bf16;
-}
-
-[[nodiscard]] inline bool is_aligned(void const* pointer, dtype type) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer) %
-             (static_cast<std::uintptr_t>(bits(type)) / 8) ==
-         0;
 }
 
 /// Whether a matrix of m rows, ld elements apart, has a byte size that fits.
@@ -75,7 +70,8 @@ namespace detail {
   if (weight.data == nullptr || args.x == nullptr || args.y == nullptr) {
     return {status_code::invalid_value, 0, "cpu::gemm: weight, x or y is null"};
   }
-  if (!is_aligned(args.x, args.x_type) || !is_aligned(args.y, args.y_type)) {
+  if (!qpn::detail::is_element_aligned(args.x, args.x_type) ||
+      !qpn::detail::is_element_aligned(args.y, args.y_type)) {
     return {status_code::misaligned, 0, "cpu::gemm: x and y must be aligned to their elements"};
   }
   return {};

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "qpn/config.hpp"
+#include "qpn/detail/alignment.hpp"
 #include "qpn/detail/bits.hpp"
 #include "qpn/detail/device_prepack.hpp"
 #include "qpn/detail/lane_types.hpp"

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "qpn/config.hpp"
+#include "qpn/detail/alignment.hpp"
 #include "qpn/detail/bits.hpp"
 #include "qpn/detail/lane_types.hpp"
 #include "qpn/detail/packed_rows.hpp"
@@ -245,10 +246,6 @@ QPN_HD void unpack_program(Lane& lane, unpack_params const& p) noexcept {
   if (at.step == 0 && at.word == 0 && layout.scale != scale_mode::none) {
     unpack_scale(lane, p, at.row);
   }
-}
-
-[[nodiscard]] inline bool is_aligned_to(std::uintptr_t alignment, void const* pointer) noexcept {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
 /// What the calls on rows of a weight in device memory share.

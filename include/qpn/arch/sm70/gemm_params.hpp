@@ -21,7 +21,7 @@ template <class Operand, int RowTiles, class Format>
   p.k = layout.k;
   p.m = static_cast<int>(args.m);
   p.x_lane_step = activation_stage<Operand, RowTiles>::rows_between * args.ldx;
-  p.x_by_words = args.ldx % 8 == 0 && is_multiple(args.x, 16);
+  p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
 
   gemm_workspace const placed =
       place_workspace(p.split, plan.problem.max_m, static_cast<std::byte*>(workspace.data));
