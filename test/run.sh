@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds and runs all host tests:
+# Installs what is missing, builds and runs all host tests, and the GPU tests where there is a GPU:
 #   bash test/run.sh [--preset dev|asan|tsan] [--quick]
 # --quick leaves out the packaging and lint tests. Works from any folder.
 set -euo pipefail
@@ -10,6 +10,7 @@ cd "$root"
 preset=dev
 quick=
 expected_skips=0
+gpu_programs=4  # all of them are skipped where there is no GPU, none where there is one
 while [ $# -gt 0 ]; do
   case $1 in
     --preset) preset=${2:?--preset needs one of dev, asan, tsan}; shift ;;
@@ -45,8 +46,27 @@ run_tests() {
   return "$code"
 }
 
+run_gpu_tests() {
+  local code=0 programs skipped expected=0
+  programs=$(ctest --preset "$preset" -L gpu -N | sed -n 's/^Total Tests: //p')
+  if [ "$programs" -eq 0 ]; then
+    echo 'No nvcc: the programs that need a GPU are not built.'
+    return
+  fi
+  ctest --preset "$preset" -L gpu 2>&1 | tee "$reports/gpu.log" || code=$?
+  skipped=$(grep -c '\*\*\*Skipped' "$reports/gpu.log" || true)
+  compgen -G '/dev/nvidia[0-9]*' > /dev/null || expected=$gpu_programs
+  echo "GPU programs: $programs, $skipped skipped"
+  if [ "$skipped" -ne "$expected" ]; then
+    echo "$skipped GPU programs were skipped, expected $expected." >&2
+    code=1
+  fi
+  return "$code"
+}
+
 stage set-up bash cmake/setup.sh build test
 stage configure cmake --preset "$preset"
 stage build cmake --build --preset "$preset" -j "$jobs"
 stage test run_tests
+stage 'GPU tests' run_gpu_tests
 stage_table

@@ -8,7 +8,7 @@
 #include "qpn/arch/sm70/lane.cuh"
 #include "qpn/config.hpp"
 #include "qpn/detail/device_dequantize.hpp"
-#include "qpn/detail/launch_outcome.cuh"
+#include "qpn/detail/launch.cuh"
 #include "qpn/dtype.hpp"
 #include "qpn/packed_weight.hpp"
 #include "qpn/status.hpp"
@@ -56,9 +56,10 @@ template <class Format>
   }
   auto const blocks =
       static_cast<unsigned>(detail::units_of_rows<Format>(weight.layout, first_row, rows));
-  detail::dequantize_kernel<Format><<<blocks, detail::word_threads, 0, stream>>>(params);
   return detail::launch_outcome(
-      cudaGetLastError(), "dequantize: the launch failed",
+      detail::launch(&detail::dequantize_kernel<Format>, blocks, detail::word_threads, 0, stream,
+                     params),
+      "dequantize: the launch failed",
       "dequantize: this program was not compiled for the device's architecture");
 }
 

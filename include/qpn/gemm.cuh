@@ -5,7 +5,7 @@
 
 #include "qpn/arch/sm70/gemm_kernel.cuh"
 #include "qpn/arch/sm70/gemm_params.hpp"
-#include "qpn/detail/launch_outcome.cuh"
+#include "qpn/detail/launch.cuh"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
 #include "qpn/workspace.hpp"
@@ -23,10 +23,9 @@ template <class Operand, int RowTiles, class Format>
 [[nodiscard]] static status launch_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                         workspace_view workspace, cudaStream_t stream) noexcept {
   sm70::gemm_params const params = sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  sm70::gemm_kernel<Operand, RowTiles>
-      <<<static_cast<unsigned>(params.split.ctas), sm70::threads_per_cta,
-         sm70::shared_layout<Operand, RowTiles>::bytes, stream>>>(params);
-  return gemm_outcome(cudaGetLastError());
+  return gemm_outcome(launch(&sm70::gemm_kernel<Operand, RowTiles>,
+                             static_cast<unsigned>(params.split.ctas), sm70::threads_per_cta,
+                             sm70::shared_layout<Operand, RowTiles>::bytes, stream, params));
 }
 
 template <class Operand, class Format>
@@ -45,15 +44,15 @@ template <class Operand, class Format>
 template <class Format>
 [[nodiscard]] static status init_workspace(gemm_plan<Format> const& plan, workspace_view workspace,
                                            cudaStream_t stream) noexcept {
-  if (workspace.bytes < plan.workspace_bytes) {
-    return {status_code::workspace_too_small, 0,
-            "init_workspace: the workspace has fewer bytes than the plan's workspace_bytes"};
+  if (status const checked = detail::check_workspace(plan, workspace); !checked.ok()) {
+    return checked;
   }
-  if (workspace.data == nullptr || !detail::is_aligned_to(workspace_alignment, workspace.data)) {
-    return {status_code::misaligned, 0, "init_workspace: the workspace must be 256-byte aligned"};
-  }
-  return detail::gemm_outcome(
-      cudaMemsetAsync(workspace.data, 0, plan.workspace_zero_bytes, stream));
+  std::size_t const zero_bytes = workspace.zero_bytes > plan.workspace_zero_bytes
+                                     ? workspace.zero_bytes
+                                     : plan.workspace_zero_bytes;
+  return detail::launch_outcome(cudaMemsetAsync(workspace.data, 0, zero_bytes, stream),
+                                "init_workspace: setting the workspace to 0 failed",
+                                "init_workspace: setting the workspace to 0 failed");
 }
 
 /// y[m, n] = act(x[m, k] w[n, k]^T * scale + bias) + residual, w exactly as published.
@@ -77,7 +76,8 @@ template <class Format>
 /// to their row alone.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
-/// may overlap need two workspaces. The workspace is set up once by init_workspace.
+/// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls
+/// of one plan, one after another; with zero_bytes from workspace_needs, of several plans.
 /// @return ok with nothing launched where m is 0; as detail::check_gemm: invalid_shape,
 ///         invalid_value, misaligned, workspace_too_small; not_compiled_for_arch; launch_failed
 template <class Format>

@@ -147,14 +147,17 @@ struct gemm_workspace {
   std::size_t bytes;
 };
 
+/// The zero part takes `zero_bytes` where that is more than it needs.
 [[nodiscard]] inline gemm_workspace place_workspace(work_split const& split, std::int64_t max_m,
-                                                    std::byte* base) noexcept {
+                                                    std::byte* base,
+                                                    std::size_t zero_bytes) noexcept {
   std::int64_t const rows = max_m > 8 ? 16 : 8;
   workspace_cursor cursor(base);
   gemm_workspace placed{};
   placed.tickets = cursor.take<std::uint32_t>(split.tile_groups);
   placed.argmax_ticket = cursor.take<std::uint32_t>(1);
   placed.argmax_keys = cursor.take<std::uint64_t>(rows);
+  if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
   placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * 64);
   placed.bytes = cursor.used();
@@ -168,6 +171,24 @@ struct gemm_workspace {
 /// Whether m rows that lie ld elements apart fit 63 bits of bytes.
 [[nodiscard]] constexpr bool rows_fit(std::int64_t m, std::int64_t ld) noexcept {
   return ld <= (std::numeric_limits<std::int64_t>::max)() / 8 / (m < 1 ? 1 : m);
+}
+
+template <class Format>
+[[nodiscard]] status check_workspace(gemm_plan<Format> const& plan,
+                                     workspace_view workspace) noexcept {
+  std::size_t const extra = workspace.zero_bytes > plan.workspace_zero_bytes
+                                ? workspace.zero_bytes - plan.workspace_zero_bytes
+                                : 0;
+  if (workspace.bytes < plan.workspace_bytes || workspace.bytes - plan.workspace_bytes < extra) {
+    return {status_code::workspace_too_small, 0,
+            "gemm: the workspace has fewer bytes than the plan's workspace_bytes, or the needs of "
+            "the plans that share it"};
+  }
+  if (workspace.data == nullptr || !is_aligned_to(workspace_alignment, workspace.data) ||
+      workspace.zero_bytes % workspace_alignment != 0) {
+    return {status_code::misaligned, 0, "gemm: the workspace must be 256-byte aligned"};
+  }
+  return {};
 }
 
 template <class Format>
@@ -209,14 +230,7 @@ template <class Format>
     return {status_code::misaligned, 0,
             "gemm: the weight must be 128-byte aligned, all else to its elements"};
   }
-  if (workspace.bytes < plan.workspace_bytes) {
-    return {status_code::workspace_too_small, 0,
-            "gemm: the workspace has fewer bytes than the plan's workspace_bytes"};
-  }
-  if (workspace.data == nullptr || !is_aligned_to(workspace_alignment, workspace.data)) {
-    return {status_code::misaligned, 0, "gemm: the workspace must be 256-byte aligned"};
-  }
-  return {};
+  return check_workspace(plan, workspace);
 }
 
 }  // namespace detail
@@ -256,7 +270,7 @@ template <class Format>
   plan.layout = layout;
   plan.emulated = device.compute_capability >= 80;
   detail::gemm_workspace const placed =
-      detail::place_workspace(detail::split_of<Format>(layout), problem.max_m, nullptr);
+      detail::place_workspace(detail::split_of<Format>(layout), problem.max_m, nullptr, 0);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
   out = plan;

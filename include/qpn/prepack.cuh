@@ -9,7 +9,7 @@
 #include "qpn/arch/sm70/lane.cuh"
 #include "qpn/config.hpp"
 #include "qpn/detail/device_prepack.hpp"
-#include "qpn/detail/launch_outcome.cuh"
+#include "qpn/detail/launch.cuh"
 #include "qpn/packed_weight.hpp"
 #include "qpn/prepack.hpp"
 #include "qpn/prepack_report.hpp"
@@ -81,8 +81,8 @@ template <class Format>
   if (status const checked = detail::check_prepack<Format>(params); !checked.ok()) return checked;
   auto const blocks =
       static_cast<unsigned>(detail::units_of_rows<Format>(layout, first_row, rows.n));
-  detail::prepack_kernel<Format><<<blocks, detail::prepack_threads, 0, stream>>>(params);
-  return detail::prepack_outcome(cudaGetLastError());
+  return detail::prepack_outcome(detail::launch(&detail::prepack_kernel<Format>, blocks,
+                                                detail::prepack_threads, 0, stream, params));
 }
 
 /// The inverse on the device: writes rows [first_row, first_row + rows.n) as published, in the form
@@ -106,8 +106,8 @@ template <class Format>
   if (status const checked = detail::check_unpack<Format>(params); !checked.ok()) return checked;
   auto const blocks =
       static_cast<unsigned>(detail::units_of_rows<Format>(weight.layout, first_row, rows.n));
-  detail::unpack_kernel<Format><<<blocks, detail::word_threads, 0, stream>>>(params);
-  return detail::prepack_outcome(cudaGetLastError());
+  return detail::prepack_outcome(detail::launch(&detail::unpack_kernel<Format>, blocks,
+                                                detail::word_threads, 0, stream, params));
 }
 
 }  // namespace qpn

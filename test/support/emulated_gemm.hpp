@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -228,9 +229,10 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
     memory.add_region("argmax_values", args.argmax_values, rows4, region_use::output);
   }
   auto* const base = static_cast<std::byte*>(workspace.data);
-  std::size_t const zero = plan.workspace_zero_bytes;
+  std::size_t const zero = std::max(plan.workspace_zero_bytes, workspace.zero_bytes);
   memory.add_region("tickets", base, zero, region_use::workspace | region_use::initialised);
-  memory.add_region("planes", base + zero, plan.workspace_bytes - zero, region_use::workspace);
+  memory.add_region("planes", base + zero, plan.workspace_bytes - plan.workspace_zero_bytes,
+                    region_use::workspace);
 
   auto const run = [&](auto operand) {
     using Operand = decltype(operand);

@@ -8,7 +8,6 @@
 namespace qpn::test {
 
 /// A seeded source of test data; failure messages print seed().
-/// << random.seed().
 class random_source {
  public:
   explicit random_source(std::uint64_t seed) : seed_(seed), engine_(seed) {}

@@ -390,7 +390,7 @@ TEST(gemm_program, a_nan_in_x_stays_in_its_row) {
 /// y f32 [m, n] of an emulated call without a problem.
 template <class Format>
 std::vector<float> multiply(quadpair_weight& weight, std::vector<std::uint16_t> const& x,
-                            std::int64_t m) {
+                            std::int64_t m, workspace_view shared = {}) {
   gemm_problem problem;
   problem.y_type = dtype::f32;
   gemm_plan<Format> plan;
@@ -405,8 +405,10 @@ std::vector<float> multiply(quadpair_weight& weight, std::vector<std::uint16_t> 
   args.weight = weight.view();
   args.y = y.data();
   args.ldy = weight.layout.n;
-  emulated_call const call = emulate_gemm(plan, args, {workspace.data(), workspace.size()});
+  workspace_view const own{workspace.data(), workspace.size()};
+  emulated_call const call = emulate_gemm(plan, args, shared.data == nullptr ? own : shared);
   EXPECT_TRUE(call.report.ok()) << call.report.text();
+  EXPECT_TRUE(call.workspace_is_zero);
   return y;
 }
 
@@ -495,6 +497,31 @@ TEST(gemm_program_patterns, every_finite_activation_is_exact) {
     std::vector<float> const y = multiply<fp8>(weight, x, 16);
     for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], decode_f16(x[i])) << x[i];
   }
+}
+
+TEST(gemm_program, calls_of_several_plans_may_share_a_workspace) {
+  random_source random(21);
+  // The first has more tickets, the second more planes; both have tile groups that CTAs share.
+  quadpair_weight wide(published_weight(all_weight_kinds[0], {700}, 576, random), 2);
+  quadpair_weight deep(published_weight(all_weight_kinds[2], {130}, 2000, random), 4);
+  workspace_needs needs;
+  gemm_plan<nvfp4> wide_plan;
+  gemm_plan<fp8> deep_plan;
+  ASSERT_TRUE(make_gemm_plan(wide.layout, {}, volta_v100(), wide_plan).ok());
+  ASSERT_TRUE(make_gemm_plan(deep.layout, {}, volta_v100(), deep_plan).ok());
+  needs.add(wide_plan);
+  needs.add(deep_plan);
+  aligned_bytes bytes(needs.bytes());
+  std::fill_n(bytes.data(), needs.zero_bytes, std::byte{0});
+  workspace_view const shared{bytes.data(), needs.bytes(), needs.zero_bytes};
+  std::vector<std::uint16_t> x;
+  for (int i = 0; i < 16 * 2000; ++i) x.push_back(encode_f16(random.normal()));
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(multiply<nvfp4>(wide, x, 16, shared), multiply<nvfp4>(wide, x, 16));
+    EXPECT_EQ(multiply<fp8>(deep, x, 16, shared), multiply<fp8>(deep, x, 16));
+  }
+  workspace_view const small{bytes.data(), needs.bytes() - 1, needs.zero_bytes};
+  EXPECT_EQ(detail::check_workspace(deep_plan, small).code, status_code::workspace_too_small);
 }
 
 // Mutants: each changes one thing that the program relies on; the checks above must see it.

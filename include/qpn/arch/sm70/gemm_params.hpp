@@ -23,8 +23,8 @@ template <class Operand, int RowTiles, class Format>
   p.x_lane_step = activation_stage<Operand, RowTiles>::rows_between * args.ldx;
   p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
 
-  gemm_workspace const placed =
-      place_workspace(p.split, plan.problem.max_m, static_cast<std::byte*>(workspace.data));
+  gemm_workspace const placed = place_workspace(
+      p.split, plan.problem.max_m, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);
   p.planes = placed.planes;
   p.tickets = placed.tickets;
   p.argmax_ticket = placed.argmax_ticket;

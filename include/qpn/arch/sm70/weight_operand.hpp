@@ -64,7 +64,7 @@ struct weight_operand<nvfp4, dtype::e2m1> : operand_registers<nvfp4> {
     int const group = f / 2;
     std::uint32_t const scale =
         group < 2 ? lane.broadcast_low(scales[group]) : lane.broadcast_high(scales[group - 2]);
-    for (int i = 0; i < 4; ++i) b[i] = lane.multiply_half2(b[i], scale);
+    for (std::uint32_t& pair : b) pair = lane.multiply_half2(pair, scale);
   }
 };
 

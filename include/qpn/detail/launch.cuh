@@ -1,11 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
 
 #include "qpn/status.hpp"
 
 namespace qpn::detail {
+
+/// Launches kernel(params). Returns this launch's own error: one that an earlier call left behind
+/// stays where it is.
+template <class Params>
+[[nodiscard]] static cudaError_t launch(void (*kernel)(Params), unsigned blocks, int threads,
+                                        int shared_bytes, cudaStream_t stream,
+                                        Params params) noexcept {
+  void* arguments[] = {&params};
+  return cudaLaunchKernel(reinterpret_cast<void const*>(kernel), dim3(blocks),
+                          dim3(static_cast<unsigned>(threads)), arguments,
+                          static_cast<std::size_t>(shared_bytes), stream);
+}
 
 /// The status of a launch whose error is `error`.
 /// @param failed        static sentence where the launch failed
