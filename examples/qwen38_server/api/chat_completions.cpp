@@ -62,9 +62,7 @@ void refuse_other_outputs(request_fields const& body) {
 std::optional<std::string> read_effort(request_fields const& fields) {
   auto const name = fields.string("reasoning_effort");
   if (!name || name->empty()) return std::nullopt;
-  if (*name == "xhigh" || *name == "high" || *name == "max") return "xhigh";
-  if (*name == "medium" || *name == "none") return *name;
-  if (*name == "low" || *name == "minimal") return "low";
+  if (auto const known = text::parse_reasoning_effort(*name)) return std::string(*known);
   auto const path = fields.path_of("reasoning_effort");
   throw field_error(error_kind::invalid_argument, path,
                     path + ": expected none, minimal, low, medium, high, xhigh or max.");
@@ -91,10 +89,10 @@ text::chat_options read_options(request_fields const& body, generation_defaults 
     return given ? given : outer;
   }();
 
-  text::chat_options out;
+  text::chat_options out = text::default_chat_options(defaults.chat_format);
   out.enable_thinking = defaults.enable_thinking;
   out.reasoning_effort = defaults.reasoning_effort;
-  out.preserve_thinking = preserve.value_or(defaults.preserve_thinking);
+  if (preserve) out.preserve_thinking = *preserve;
   if (effort == "none") {
     if (thinking.value_or(false)) {
       throw field_error(error_kind::invalid_argument, "reasoning_effort",

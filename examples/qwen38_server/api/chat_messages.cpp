@@ -108,19 +108,10 @@ std::vector<text::message> read_chat_messages(json const& body) {
     refuse_value("messages", "expected an array of at least one message.");
   }
   std::vector<text::message> out;
-  std::optional<std::string> system;
   for (std::size_t i = 0; i < list->size(); ++i) {
-    auto message = read_message(request_fields((*list)[i], element("messages", i)));
-    if (message.role != text::chat_role::system) {
-      out.push_back(std::move(message));
-    } else if (!system || system->empty()) {
-      system = std::move(message.content);
-    } else if (!message.content.empty()) {
-      *system += "\n\n" + message.content;
-    }
+    out.push_back(read_message(request_fields((*list)[i], element("messages", i))));
   }
-  if (system) out.insert(out.begin(), {text::chat_role::system, std::move(*system), {}, {}});
-  return out;
+  return text::gather_system_messages(std::move(out));
 }
 
 }  // namespace qwen38::api

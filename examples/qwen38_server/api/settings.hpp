@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/request.hpp"
+#include "text/chat_format.hpp"
 
 namespace qwen38::api {
 
@@ -21,7 +22,7 @@ struct generation_defaults {
   int draft_tokens = 0;  ///< MTP depth
   bool enable_thinking = true;
   std::string reasoning_effort = "xhigh";  ///< xhigh, medium or low
-  bool preserve_thinking = true;
+  text::chat_format chat_format = text::chat_format::qwen38;
 };
 
 /// What is served, and how it answers to what it is called.

@@ -11,11 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-document parse_document(std::string const& line) {
+document parse_document(std::string const& line, text::chat_format format) {
   json const fields = json::parse(line);
   document parsed;
   parsed.id = fields.at("id").get<std::string>();
   parsed.task = fields.at("task").get<std::string>();
+  parsed.options = text::default_chat_options(format);
   parsed.options.enable_thinking = fields.at("enable_thinking").get<bool>();
   if (json const& effort = fields.at("reasoning_effort"); !effort.is_null()) {
     parsed.options.reasoning_effort = effort.get<std::string>();
@@ -30,7 +31,7 @@ document parse_document(std::string const& line) {
 
 }  // namespace
 
-std::vector<document> read_documents(std::filesystem::path const& path) {
+std::vector<document> read_documents(std::filesystem::path const& path, text::chat_format format) {
   std::ifstream file(path);
   if (!file)
     throw error(error_kind::not_found,
@@ -40,7 +41,7 @@ std::vector<document> read_documents(std::filesystem::path const& path) {
   for (int number = 1; std::getline(file, line); ++number) {
     if (line.empty()) continue;
     try {
-      documents.push_back(parse_document(line));
+      documents.push_back(parse_document(line, format));
     } catch (json::exception const& problem) {
       throw error(error_kind::corrupt_data,
                   path.string() + " line " + std::to_string(number) + ": " + problem.what());

@@ -21,7 +21,7 @@ struct document {
 /// Reads a file of a checkpoint's eval folder. Each line is an object with id, task,
 /// enable_thinking, reasoning_effort (or null), system (or null), user, expected. Throws
 /// qwen38::error that names the line.
-std::vector<document> read_documents(std::filesystem::path const& path);
+std::vector<document> read_documents(std::filesystem::path const& path, text::chat_format format);
 
 /// Whether `answer`, white space around it aside, is JSON equal to the expected value.
 bool answers(document const& task, std::string const& answer);

@@ -36,7 +36,7 @@ int generate(generate_flags const& flags) {
                            : flags.prompt;
   messages.push_back({text::chat_role::user, std::move(prompt), {}, {}});
 
-  text::chat_options options;
+  text::chat_options options = text::default_chat_options(loaded.chat_format);
   options.enable_thinking = !flags.no_thinking;
   engine::request wanted = chat_request(loaded, messages, options);
   wanted.id = "generate";

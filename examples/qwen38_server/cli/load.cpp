@@ -36,6 +36,10 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
                  "Tokens a sequence may hold; 0: the smaller of 8192 and the model's limit")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
+  app.add_option("--chat-template", flags.chat_template,
+                 "What a checkpoint's chat template is taken for where it is none that is known; "
+                 "without the flag such a checkpoint is refused")
+      ->check(CLI::IsMember({"qwen3.8", "qwen3.6"}));
 }
 
 loaded_model load(model_flags const& flags) {
@@ -51,8 +55,10 @@ loaded_model load(model_flags const& flags) {
   checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
   loaded_model loaded;
   loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
-  loaded.tokenizer = std::make_unique<text::tokenizer>(
-      text::tokenizer::from_file(flags.directory / "tokenizer.json"));
+  loaded.tokenizer =
+      std::make_unique<text::tokenizer>(text::tokenizer::from_checkpoint(flags.directory));
+  loaded.chat_format =
+      text::checkpoint_chat_format(flags.directory, text::parse_chat_format(flags.chat_template));
 
   model::qwen38_options options;
   options.valid_ids = loaded.tokenizer->vocab_size();

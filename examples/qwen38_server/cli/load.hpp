@@ -24,7 +24,8 @@ struct model_flags {
   std::string device = "cpu";
   int threads = 0;  ///< 0: one per processor this process may use
   int lanes = 4;
-  std::int64_t context = 0;  ///< 0: the smaller of 8192 and the model's own limit
+  std::int64_t context = 0;   ///< 0: the smaller of 8192 and the model's own limit
+  std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
 };
 
 void add_model_flags(CLI::App& app, model_flags& flags);
@@ -33,6 +34,7 @@ void add_model_flags(CLI::App& app, model_flags& flags);
 struct loaded_model {
   checkpoint::generation_config generation;
   std::unique_ptr<text::tokenizer> tokenizer;
+  text::chat_format chat_format = text::chat_format::qwen38;
   std::unique_ptr<model::qwen38_model> model;
   std::string name;  ///< last component of the directory
   int threads = 1;

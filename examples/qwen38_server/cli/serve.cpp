@@ -48,6 +48,7 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   sampling.repetition_penalty = static_cast<float>(config.repetition_penalty);
   sampling.presence_penalty = static_cast<float>(config.presence_penalty);
   served.defaults.max_tokens = flags.max_tokens;
+  served.defaults.chat_format = loaded.chat_format;
   served.defaults.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
   return served;
 }

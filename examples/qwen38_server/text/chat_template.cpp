@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/chat_template.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -65,6 +66,26 @@ bool is_wrapped_tool_response(std::string_view content) {
   return content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
 }
 
+struct answer {
+  std::string reasoning;
+  std::string content;
+};
+
+/// Qwen3.6 takes reasoning out of a content that holds </think>: what stands between the last
+/// <think> before the first </think> and that; the content goes on after the last </think>.
+answer split_inline_reasoning(std::string const& content) {
+  constexpr std::string_view open = "<think>";
+  constexpr std::string_view close = "</think>";
+  auto const first = content.find(close);
+  if (first == std::string::npos) return {"", content};
+  std::string_view reasoning = std::string_view(content).substr(0, first);
+  if (auto const begin = reasoning.rfind(open); begin != std::string_view::npos)
+    reasoning.remove_prefix(begin + open.size());
+  std::string_view rest = std::string_view(content).substr(content.rfind(close) + close.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of('\n'), rest.size()));
+  return {std::string(strip(reasoning)), std::string(rest)};
+}
+
 class renderer {
  public:
   renderer(std::span<message const> messages, ordered_json const& tools,
@@ -93,7 +114,10 @@ class renderer {
     segments_.back().text += text;
   }
 
+  [[nodiscard]] bool is_qwen36() const { return options_.format == chat_format::qwen36; }
+
   [[nodiscard]] std::string_view effort() const {
+    if (is_qwen36()) return {};
     if (!options_.enable_thinking || options_.reasoning_effort == "medium") return {};
     if (options_.reasoning_effort == "xhigh") return xhigh_effort;
     if (options_.reasoning_effort == "low") return low_effort;
@@ -102,14 +126,15 @@ class renderer {
   }
 
   /// Effort, tools and system content, joined by blank lines; nothing at all if there is none of
-  /// them.
+  /// them, but Qwen3.6 prints an empty block for an empty system message.
   void system_block() {
     std::string_view const instructions = effort();
     if (!tools_.is_null() && !tools_.is_array()) refuse("tools must be an array");
     bool const has_tools = tools_.is_array() && !tools_.empty();
-    std::string const content =
-        messages_[0].role == chat_role::system ? trimmed(messages_[0].content) : std::string();
-    if (instructions.empty() && !has_tools && content.empty()) return;
+    bool const has_system = messages_[0].role == chat_role::system;
+    std::string const content = has_system ? trimmed(messages_[0].content) : std::string();
+    if (instructions.empty() && !has_tools && content.empty() && !(has_system && is_qwen36()))
+      return;
 
     fixed("<|im_start|>system\n");
     fixed(instructions);
@@ -161,11 +186,14 @@ class renderer {
   }
 
   void assistant(message const& m) {
-    std::string const content = trimmed(m.content);
+    auto const [reasoning, content] =
+        is_qwen36() && !m.reasoning_content
+            ? split_inline_reasoning(trimmed(m.content))
+            : answer{trimmed(m.reasoning_content.value_or("")), trimmed(m.content)};
     fixed("<|im_start|>assistant\n");
     if (options_.preserve_thinking || index_ > last_query_) {
       fixed("<think>\n");
-      client(trimmed(m.reasoning_content.value_or("")));
+      client(reasoning);
       fixed("\n</think>\n\n");
     }
     client(content);
@@ -231,6 +259,41 @@ std::optional<chat_role> parse_chat_role(std::string_view name) {
   if (name == "assistant") return chat_role::assistant;
   if (name == "tool") return chat_role::tool;
   return std::nullopt;
+}
+
+chat_options default_chat_options(chat_format format) {
+  chat_options out;
+  out.format = format;
+  out.preserve_thinking = format == chat_format::qwen38;
+  return out;
+}
+
+std::optional<std::string_view> parse_reasoning_effort(std::string_view name) {
+  if (name == "xhigh" || name == "high" || name == "max") return "xhigh";
+  if (name == "medium") return "medium";
+  if (name == "low" || name == "minimal") return "low";
+  if (name == "none") return "none";
+  return std::nullopt;
+}
+
+std::vector<message> gather_system_messages(std::vector<message> messages) {
+  auto const is_system = [](message const& m) { return m.role == chat_role::system; };
+  if (std::none_of(messages.begin(), messages.end(), is_system)) return messages;
+  message system;
+  system.role = chat_role::system;
+  std::vector<message> out(1);
+  for (message& m : messages) {
+    if (!is_system(m)) {
+      out.push_back(std::move(m));
+      continue;
+    }
+    std::string const content = trimmed(m.content);
+    if (content.empty()) continue;
+    if (!system.content.empty()) system.content += "\n\n";
+    system.content += content;
+  }
+  out[0] = std::move(system);
+  return out;
 }
 
 std::vector<prompt_segment> render_segments(std::span<message const> messages,

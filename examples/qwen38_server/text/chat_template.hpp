@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/chat_format.hpp"
 #include "text/tokenizer.hpp"
 
 namespace qwen38::text {
@@ -26,16 +27,32 @@ struct tool_call {
 struct message {
   chat_role role = chat_role::user;
   std::string content;  ///< text parts already joined; a null content is ""
-  std::optional<std::string> reasoning_content;  ///< assistant only
-  std::vector<tool_call> tool_calls;             ///< assistant only
+  /// Assistant only. Where it is absent, and not merely empty, Qwen3.6 looks for
+  /// <think>...</think> in the content.
+  std::optional<std::string> reasoning_content;
+  std::vector<tool_call> tool_calls;  ///< assistant only
 };
 
 struct chat_options {
   bool add_generation_prompt = true;
   bool enable_thinking = true;
-  std::string reasoning_effort = "xhigh";  ///< xhigh, medium or low; not looked at without thinking
-  bool preserve_thinking = true;           ///< false: think blocks only after the last user query
+  /// xhigh, medium or low; not looked at without thinking, nor by Qwen3.6.
+  std::string reasoning_effort = "xhigh";
+  bool preserve_thinking = true;  ///< false: think blocks only after the last user query
+  chat_format format = chat_format::qwen38;
 };
+
+/// What a template does where a request leaves all to it: Qwen3.6 does not preserve thinking.
+[[nodiscard]] chat_options default_chat_options(chat_format format);
+
+/// The effort of the template, or "none" for no thinking at all, for a name that clients send: high
+/// and max mean xhigh, minimal means low. nullopt for a name that is none of these.
+[[nodiscard]] std::optional<std::string_view> parse_reasoning_effort(std::string_view name);
+
+/// The conversation with one system message, at the front, as the templates demand it: the contents
+/// of all system messages that are not blank, trimmed, in order, with blank lines between. The
+/// order of the others stays; without a system message nothing changes.
+[[nodiscard]] std::vector<message> gather_system_messages(std::vector<message> messages);
 
 /// A piece of a prompt: the template's own text, or what came from the client (contents, reasoning,
 /// names, arguments and tool schemas), in which no control token is meant.
@@ -44,11 +61,11 @@ struct prompt_segment {
   bool from_client = false;
 };
 
-/// The prompt that Qwen3.8's published template makes of a conversation, byte for byte, in pieces
-/// (no two neighbours of one kind, none empty). tools: null or an array, each element printed as it
-/// is, keys in their order. Strings are UTF-8; ill-formed parts become U+FFFD. Throws qwen38::error
-/// (invalid_argument) where the template raises, and for arguments that are no JSON object; the
-/// sentence says which message.
+/// The prompt that the published template makes of a conversation, byte for byte, in pieces (no two
+/// neighbours of one kind, none empty). tools: null or an array, each element printed as it is,
+/// keys in their order. Strings are UTF-8; ill-formed parts become U+FFFD. Numbers in arguments
+/// have the range of 64-bit integers and doubles. Throws qwen38::error (invalid_argument) where the
+/// template raises, and for arguments that are no JSON object; the sentence says which message.
 [[nodiscard]] std::vector<prompt_segment> render_segments(std::span<message const> messages,
                                                           nlohmann::ordered_json const& tools,
                                                           chat_options const& options = {});

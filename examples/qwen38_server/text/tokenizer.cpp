@@ -19,19 +19,31 @@ namespace {
 
 constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
 
-}  // namespace
-
-tokenizer tokenizer::from_file(std::filesystem::path const& path) {
+std::string read_text(std::filesystem::path const& path) {
   if (!std::filesystem::is_regular_file(path)) {
     throw error(error_kind::not_found,
                 path.string() + ": no such file; a tokenizer.json was expected");
   }
   std::ifstream file(path, std::ios::binary);
-  std::string const json{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string json{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file) {
     throw error(error_kind::io, path.string() + ": cannot be read: " + std::strerror(errno));
   }
-  return from_json(json, path.string());
+  return json;
+}
+
+}  // namespace
+
+tokenizer tokenizer::from_file(std::filesystem::path const& path) {
+  return from_json(read_text(path), path.string());
+}
+
+tokenizer tokenizer::from_checkpoint(std::filesystem::path const& directory) {
+  auto const path = directory / "tokenizer.json";
+  auto const config = directory / "tokenizer_config.json";
+  if (!std::filesystem::exists(config)) return from_file(path);
+  return tokenizer(
+      parse_tokenizer_json(read_text(path), path.string(), read_text(config), config.string()));
 }
 
 tokenizer tokenizer::from_json(std::string_view json, std::string const& name) {

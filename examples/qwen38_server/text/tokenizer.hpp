@@ -31,6 +31,9 @@ class tokenizer {
  public:
   /// Throws qwen38::error: not_found, io, and what parse_tokenizer_json() throws.
   [[nodiscard]] static tokenizer from_file(std::filesystem::path const& path);
+  /// tokenizer.json of a checkpoint, and the added tokens that only its tokenizer_config.json
+  /// lists, if it has one.
+  [[nodiscard]] static tokenizer from_checkpoint(std::filesystem::path const& directory);
   /// `name` stands in messages.
   [[nodiscard]] static tokenizer from_json(std::string_view json, std::string const& name);
 

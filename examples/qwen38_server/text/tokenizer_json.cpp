@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "support/error.hpp"
 #include "text/pretokenizer.hpp"
@@ -21,10 +22,25 @@ constexpr std::int64_t max_tokens = std::int64_t{1} << 22;
 
 class reader {
  public:
-  reader(std::string_view text, std::string const& name) : name_(name) {
-    root_ = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (root_.is_discarded()) corrupt("is not valid JSON");
-    if (!root_.is_object()) corrupt("must hold a JSON object");
+  reader(std::string_view text, std::string const& name) : name_(name) { root_ = parse(text); }
+
+  /// Before read().
+  void read_config(std::string_view text, std::string const& name) {
+    std::string const own_name = std::exchange(name_, name);
+    json const config = parse(text);
+    json const& decoder = optional_member(config, "added_tokens_decoder");
+    if (!decoder.is_null() && !decoder.is_object())
+      corrupt("added_tokens_decoder must be an object of id to token");
+    for (auto const& [id, token] : decoder.items()) {
+      if (!token.is_object()) corrupt("added token " + json(id).dump() + " must be an object");
+      json with_id = token;
+      with_id["id"] = json::parse(id, nullptr, /*allow_exceptions=*/false);
+      if (with_id["id"].is_discarded())
+        corrupt("added token " + json(id).dump() + " has no number");
+      configured_.push_back(std::move(with_id));
+    }
+    name_ = own_name;
+    config_name_ = name;
   }
 
   tokenizer_data read() {
@@ -34,6 +50,7 @@ class reader {
     json const& added = optional_member(root_, "added_tokens");
     if (!added.is_null() && !added.is_array()) corrupt("added_tokens must be an array");
     for (json const& token : added) read_added(token);
+    read_configured();
     read_vocabulary(member(model, "vocab"));
     check_ids();
     read_merges(member(model, "merges"));
@@ -43,6 +60,12 @@ class reader {
  private:
   [[noreturn]] void corrupt(std::string const& what) const {
     throw error(error_kind::corrupt_data, name_ + ": " + what);
+  }
+  json parse(std::string_view text) const {
+    json out = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (out.is_discarded()) corrupt("is not valid JSON");
+    if (!out.is_object()) corrupt("must hold a JSON object");
+    return out;
   }
   [[noreturn]] void unsupported(std::string const& what) const {
     throw error(error_kind::unsupported, name_ + ": " + what);
@@ -150,6 +173,22 @@ class reader {
     put(id, {text, true, flag(token, "special", false)});
   }
 
+  /// Most of them stand in tokenizer.json too; the flags there count.
+  void read_configured() {
+    std::string const own_name = std::exchange(name_, config_name_);
+    for (json const& token : configured_) {
+      json const& content = member(token, "content");
+      auto const known =
+          content.is_string() ? added_ids_.find(content.get<std::string>()) : added_ids_.end();
+      if (known == added_ids_.end()) {
+        read_added(token);
+      } else if (token.at("id") != known->second) {
+        corrupt("added token " + content.dump() + " has another id in tokenizer.json");
+      }
+    }
+    name_ = own_name;
+  }
+
   /// The bytes that a vocabulary key stands for: GPT-2's alphabet writes printable Latin-1 bytes as
   /// themselves and the other 68 as U+0100 onwards.
   std::string bytes_of(std::string const& key) const {
@@ -242,7 +281,9 @@ class reader {
   }
 
   std::string name_;
+  std::string config_name_;
   json root_;
+  std::vector<json> configured_;  // added tokens of tokenizer_config.json, each with its id
   tokenizer_data data_;
   std::vector<bool> present_;
   std::unordered_map<std::string, std::int32_t> added_ids_;
@@ -254,6 +295,13 @@ class reader {
 
 tokenizer_data parse_tokenizer_json(std::string_view json, std::string const& name) {
   return reader(json, name).read();
+}
+
+tokenizer_data parse_tokenizer_json(std::string_view json, std::string const& name,
+                                    std::string_view config_json, std::string const& config_name) {
+  reader both(json, name);
+  both.read_config(config_json, config_name);
+  return both.read();
 }
 
 }  // namespace qwen38::text

@@ -31,4 +31,10 @@ struct tokenizer_data {
 /// kind of tokenizer).
 [[nodiscard]] tokenizer_data parse_tokenizer_json(std::string_view json, std::string const& name);
 
+/// The same with the further added tokens that a tokenizer_config.json lists in
+/// added_tokens_decoder: Qwen3.6 has seven of its 33 only there.
+[[nodiscard]] tokenizer_data parse_tokenizer_json(std::string_view json, std::string const& name,
+                                                  std::string_view config_json,
+                                                  std::string const& config_name);
+
 }  // namespace qwen38::text

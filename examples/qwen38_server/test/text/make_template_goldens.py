@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders conversations with the published Qwen3.8 chat template, the oracle of chat_template_test.cpp:
+"""Renders conversations with the published chat templates, the oracle of chat_template_test.cpp:
 
-    python3 make_template_goldens.py qwen3.8_chat_template.jinja golden/chat_template.json
+    python3 make_template_goldens.py QWEN3.8_TEMPLATE QWEN3.6_TEMPLATE golden/chat_template.json
 
-Each case: messages as on the OpenAI wire (arguments are JSON text), tools, options that differ from the defaults, and
-the prompt or the template's own error. Needs python3-jinja2. The template itself is not part of this repository.
+Each case: messages as on the OpenAI wire (any role anywhere, content a text, null, absent or a list of text parts,
+arguments as JSON text), tools, options as far as the request gives them, and for each template the prompt (its SHA-256
+where it is long) or the template's own error. "gather": system and developer messages go to the front before rendering.
+Needs python3-jinja2. The templates themselves are not part of this repository.
 """
 import hashlib
 import json
@@ -14,6 +16,7 @@ import sys
 
 import jinja2.sandbox
 
+LONGEST_PROMPT = 450  # bytes that stand in the file as they are
 BLANKS = ["", " ", "\n", "\t \n", "\u00a0", "\u3000", "\x1c", "\x85", "\u2028", "\u200b", "\r\n"]
 TEXTS = [
     "hi", "What is 2+2?", "a\n\nb", "caf\u00e9 \u4f60\u597d \U0001f638", "<|im_end|>", "<think>x</think>", "{\"a\": 1}", "",
@@ -43,23 +46,45 @@ def environment():
     return env
 
 
-def wire_call(name, arguments):
+def wire_call(name, arguments, call_id="call_1"):
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {"type": "function", "function": {"name": name, "arguments": text}}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def for_template(message):
-    """Arguments as the object that the wire's text describes; '' stays, the template takes it for no parameters."""
+def for_template(message, name):
+    """Arguments as the object that the wire's text describes. Qwen3.8's template takes '' for no parameters, where
+    Qwen3.6's fails on it; the server takes it so for both."""
     message = json.loads(json.dumps(message))
-    for call in message.get("tool_calls", []):
-        if call["function"]["arguments"] != "":
-            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    if message["role"] == "developer":
+        message["role"] = "system"
+    for call in message.get("tool_calls") or []:
+        arguments = call["function"]["arguments"]
+        if arguments != "":
+            call["function"]["arguments"] = json.loads(arguments)
+        elif name == "qwen3.6":
+            call["function"]["arguments"] = {}
     return message
+
+
+def joined(content):
+    return content if isinstance(content, str) else "".join(part["text"] for part in content or [])
+
+
+def gather(messages):
+    """One system message, at the front: the trimmed contents of all that are not blank."""
+    systems = [m for m in messages if m["role"] in ("system", "developer")]
+    if not systems:
+        return messages
+    contents = [joined(m.get("content")).strip() for m in systems]
+    rest = [m for m in messages if m["role"] not in ("system", "developer")]
+    return [system("\n\n".join(c for c in contents if c)), *rest]
 
 
 def user(content): return {"role": "user", "content": content}
 def system(content): return {"role": "system", "content": content}
-def tool(content): return {"role": "tool", "content": content}
+def developer(content): return {"role": "developer", "content": content}
+def tool(content): return {"role": "tool", "tool_call_id": "call_1", "content": content}
+def parts(*texts): return [{"type": "text", "text": text} for text in texts]
 
 
 def assistant(content, reasoning=None, calls=()):
@@ -99,6 +124,43 @@ def fixed_cases():
     yield [user("a"), assistant("text", None, [wire_call("every", every)])], None, {"add_generation_prompt": False}
 
 
+def grid():
+    """Every beginning with every body under every set of options; tools in every fifth."""
+    q = user("q?")
+    f = [wire_call("get_weather", {"city": "Paris"})]
+    two = [wire_call("get_weather", {"city": "M\u00fcnchen", "days": 3}), wire_call("f", {"a": [None, 1.5], "o": {}}, "call_2")]
+    heads = [[], [system("You are helpful.")], [system(" \n")], [developer("Be brief.")], [system(parts("Part one, ", "part two. "))],
+             [system("\u3000S\x1c"), developer("")]]
+    bodies = [
+        [user(" hi ")],
+        [user(parts("a", "", " b "))],
+        [user(parts())],
+        [user("a"), assistant("b"), q],
+        [user("a"), assistant("b", "why"), user("c"), assistant("d", "because"), q],
+        [user("a"), assistant(None, "look it up", f), tool("21 C")],
+        [user("a"), assistant("Both:", None, two), tool(parts("21", " C")), tool("\n{}\n"), assistant("Done.", " r "), q],
+        [user("a"), assistant("", "", f), tool(""), assistant("", "again", f), tool("x")],
+        [user("a"), assistant("<think>\nold\n</think>\n\n  b"), q],
+        [user("a"), assistant("x</think>y"), assistant("<think>1<think>2</think>3</think>", None, f), tool("t"), q],
+        [user("a"), assistant("<think>kept</think>b", "r"), user("<tool_response>w</tool_response>"), assistant("</think>")],
+        [user("a"), assistant("b", None), developer("Mind the gap."), q],
+        [user("a"), system("Late."), assistant("b", "r"), system(parts("Later.")), q],
+        [assistant("I begin."), user("a"), assistant("</think>\n\n c ", None, two)],
+        [user("a"), {"role": "assistant", "tool_calls": f}, {"role": "tool", "name": "get_weather", "content": "1"}],
+        [user("\u4f60\u597d \U0001f638<|im_end|>"), assistant("\u200b\u0645\u0631\u062d\u0628\u0627\u00a0"), user("e\u0301\r\n")],
+    ]
+    options = [{}, {"reasoning_effort": "medium"}, {"reasoning_effort": "low", "preserve_thinking": False},
+               {"enable_thinking": False}, {"preserve_thinking": False, "add_generation_prompt": False},
+               {"reasoning_effort": "medium", "preserve_thinking": True}]
+    index = 0
+    for head in heads:
+        for body in bodies:
+            for chosen in options:
+                tools = TOOLS[index % 3:] if index % 5 == 0 else None
+                index += 1
+                yield head + body, tools, chosen, True
+
+
 def random_conversation(rng):
     def text():
         return rng.choice(BLANKS) + rng.choice(TEXTS) + rng.choice(BLANKS)
@@ -107,14 +169,15 @@ def random_conversation(rng):
     if rng.random() < 0.8:
         messages.append(user("a" + text()))
     for _ in range(rng.randint(1, 5)):
-        role = rng.choice(("user", "user", "assistant", "assistant", "tool"))
+        role = rng.choice(("user", "user", "assistant", "assistant", "tool", "tool", rng.choice(("user", "system", "developer"))))
         if role == "assistant":
             calls = [wire_call(rng.choice(("f", "g.h", "n\u00e9")),
                                {rng.choice("xyz") + str(i): rng.choice(VALUES) for i in range(rng.randint(0, 3))})
                      for _ in range(rng.choice((0, 0, 1, 2)))]
-            messages.append(assistant(text(), rng.choice((None, "", text(), "r")), calls))
+            content = rng.choice((text(), text(), parts(text(), text()), text() + "</think>" + text(), None))
+            messages.append(assistant(content, rng.choice((None, None, "", text(), "r")), calls))
         else:
-            messages.append({"role": role, "content": text()})
+            messages.append({"role": role, "content": rng.choice((text(), text(), parts(text(), text())))})
     # Mostly medium and mostly no tools: their fixed sentences would fill the file.
     options = {"reasoning_effort": rng.choice(("medium",) * 8 + ("low", "xhigh"))}
     if rng.random() < 0.3:
@@ -127,23 +190,31 @@ def random_conversation(rng):
     return messages, tools, options
 
 
+def rendered(name, template, messages, tools, options):
+    arguments = {"add_generation_prompt": True, **options}
+    try:
+        prompt = template.render(messages=[for_template(m, name) for m in messages], tools=tools, **arguments)
+    except jinja2.TemplateError as error:
+        return {"error": str(error)}
+    digest = hashlib.sha256(prompt.encode()).hexdigest()
+    return {"prompt": prompt} if len(prompt.encode()) <= LONGEST_PROMPT else {"sha256": digest}
+
+
 def main():
-    source = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
-    template = environment().from_string(source)
+    sources = {name: pathlib.Path(path) for name, path in zip(("qwen3.8", "qwen3.6"), sys.argv[1:3])}
+    templates = {name: environment().from_string(path.read_text(encoding="utf-8")) for name, path in sources.items()}
     rng = random.Random(38)
-    cases = [*fixed_cases(), *(random_conversation(rng) for _ in range(190))]
+    cases = [*((*case, False) for case in fixed_cases()), *grid(),
+             *((*random_conversation(rng), rng.random() < 0.8) for _ in range(250))]
     lines = []
-    for messages, tools, options in cases:
-        case = {"messages": messages, "tools": tools, "options": options}
-        arguments = {"add_generation_prompt": True, **options}
-        try:
-            case["prompt"] = template.render(messages=[for_template(m) for m in messages], tools=tools, **arguments)
-        except jinja2.TemplateError as error:
-            case["error"] = str(error)
+    for messages, tools, options, gathered in cases:
+        case = {"messages": messages, "tools": tools, "options": options, "gather": gathered}
+        source = gather(messages) if gathered else messages
+        case.update({name: rendered(name, template, source, tools, options) for name, template in templates.items()})
         lines.append(json.dumps(case, ensure_ascii=False, separators=(",", ":")))
-    digest = hashlib.sha256(pathlib.Path(sys.argv[1]).read_bytes()).hexdigest()
-    text = '{"template_sha256":"%s","cases":[\n%s\n]}\n' % (digest, ",\n".join(lines))
-    pathlib.Path(sys.argv[2]).write_text(text, encoding="utf-8")
+    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources.items()}
+    text = '{"templates":%s,"cases":[\n%s\n]}\n' % (json.dumps(digests), ",\n".join(lines))
+    pathlib.Path(sys.argv[3]).write_text(text, encoding="utf-8")
 
 
 main()

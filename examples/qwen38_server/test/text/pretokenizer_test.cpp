@@ -6,6 +6,8 @@
 #include <pcre2.h>
 #include <utf8proc.h>
 
+#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -89,7 +91,9 @@ TEST(pretokenizer, sees_every_scalar_as_the_pattern_does) {
       continue;
     std::string one;
     append_utf8(scalar, one);
-    std::string const text = "a" + one + "1 " + one + "b" + one + one + "\n";
+    std::string text;
+    for (std::string_view const part : {"a", "1 ", "b", ""}) text.append(part).append(one);
+    text += '\n';
     auto const expected = reference.split(text);
     if (expected != pretokenize(text)) {
       // What PCRE2 does not know yet counts as `other` there.
@@ -113,6 +117,70 @@ TEST(pretokenizer, equals_pcre2_on_random_texts) {
       ASSERT_EQ(pretokenize(text), reference.split(text)) << "seed " << seed << ", case " << i;
     }
   }
+}
+
+/// Scalars by general category, as far as PCRE2's Unicode and utf8proc's agree on them (the test
+/// above holds the rest to account).
+std::vector<std::vector<char32_t>> scalars_by_category(oracle& reference) {
+  std::vector<std::vector<char32_t>> out;
+  std::vector<std::size_t> place(UTF8PROC_CATEGORY_CO + 1, SIZE_MAX);
+  for (char32_t scalar = 0; scalar < 0x110000; ++scalar) {
+    auto const category = utf8proc_category(static_cast<utf8proc_int32_t>(scalar));
+    if (category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_CS || scalar == 0x180E)
+      continue;
+    // 137,468 private ones would be most of the work and are all alike.
+    if (category == UTF8PROC_CATEGORY_CO && scalar % 0x101 != 0) continue;
+    std::string text = "1";
+    append_utf8(scalar, text);
+    text += "!";
+    if (reference.split(text) != pretokenize(text)) continue;
+    auto& index = place[static_cast<std::size_t>(category)];
+    if (index == SIZE_MAX) {
+      index = out.size();
+      out.emplace_back();
+    }
+    out[index].push_back(scalar);
+  }
+  return out;
+}
+
+/// Runs of scalars near each other (of one script, mostly) from every category alike, and what the
+/// pattern names.
+std::string random_scalars(testing::random_source& random,
+                           std::vector<std::vector<char32_t>> const& pools) {
+  std::string text;
+  for (std::size_t runs = 1 + random.below(8); runs > 0; --runs) {
+    if (random.below(3) == 0) {
+      text += random.pick(testing::interesting_texts());
+      continue;
+    }
+    auto const& pool = random.pick(pools);
+    std::size_t const start = random.below(pool.size());
+    for (std::size_t count = 1 + random.below(4); count > 0; --count)
+      append_utf8(pool[(start + random.below(32)) % pool.size()], text);
+  }
+  return text;
+}
+
+TEST(pretokenizer, equals_pcre2_on_random_scalars_of_every_category) {
+  constexpr std::uint32_t first_seed = 1000;
+  constexpr int texts_per_seed = 5000;
+  constexpr int fewest_seeds = 4;
+  constexpr std::chrono::seconds bound{5};
+  oracle reference;
+  auto const pools = scalars_by_category(reference);
+  EXPECT_EQ(pools.size(), 28U);  // of 30, without unassigned ones and surrogates
+  auto const end = std::chrono::steady_clock::now() + bound;
+  std::uint32_t seed = first_seed;
+  for (; seed < first_seed + fewest_seeds || std::chrono::steady_clock::now() < end; ++seed) {
+    testing::random_source random(seed);
+    for (int i = 0; i < texts_per_seed; ++i) {
+      std::string const text = random_scalars(random, pools);
+      ASSERT_EQ(pretokenize(text), reference.split(text))
+          << "seed " << seed << ", text " << i << ": " << ::testing::PrintToString(text);
+    }
+  }
+  std::printf("seeds %u to %u, %d texts each\n", first_seed, seed - 1, texts_per_seed);
 }
 
 TEST(pretokenizer, takes_a_long_run_in_linear_time_and_loses_nothing) {

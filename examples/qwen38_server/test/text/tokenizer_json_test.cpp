@@ -53,6 +53,52 @@ TEST(tokenizer_json, takes_added_tokens_that_the_vocabulary_also_lists) {
   EXPECT_EQ(both.encode("a<think>b"), testing::tiny().encode("a<think>b"));
 }
 
+std::string with_config(ordered_json const& file, std::string const& config) {
+  return testing::error_message([&] { (void)parse_tokenizer_json(file.dump(), "T", config, "C"); });
+}
+
+TEST(tokenizer_json, takes_added_tokens_that_only_the_configuration_lists) {
+  ordered_json file = testing::read_json(testing::tiny_path);
+  auto const last = file["added_tokens"].back();
+  auto const first = file["added_tokens"].front();
+  auto decoder = ordered_json::object();
+  for (ordered_json token : {first, last}) {
+    auto const id = std::to_string(token["id"].get<int>());
+    token.erase("id");
+    decoder[id] = token;
+  }
+  ordered_json const config = {{"added_tokens_decoder", decoder}};
+  auto& added = file["added_tokens"];
+  added.erase(added.size() - 1);
+  tokenizer_data const whole = parse_tokenizer_json(testing::read_file(testing::tiny_path), "T");
+  tokenizer_data const both = parse_tokenizer_json(file.dump(), "T", config.dump(), "C");
+  ASSERT_EQ(both.tokens.size(), whole.tokens.size());
+  EXPECT_EQ(both.tokens.back().bytes, last["content"].get<std::string>());
+  EXPECT_TRUE(both.tokens.back().added);
+  EXPECT_EQ(both.tokens.back().special, last["special"].get<bool>());
+  EXPECT_EQ(parse_tokenizer_json(file.dump(), "T").tokens.size(), whole.tokens.size() - 1);
+  EXPECT_EQ(with_config(file, "{}"), "");
+}
+
+TEST(tokenizer_json, says_what_is_wrong_with_the_configuration) {
+  ordered_json const file = testing::read_json(testing::tiny_path);
+  auto const decoder = [&](std::string const& inner) {
+    return with_config(file, R"({"added_tokens_decoder":)" + inner + "}");
+  };
+  EXPECT_EQ(with_config(file, "{"), "C: is not valid JSON");
+  EXPECT_EQ(with_config(file, "[]"), "C: must hold a JSON object");
+  EXPECT_EQ(decoder("[]"), "C: added_tokens_decoder must be an object of id to token");
+  EXPECT_EQ(decoder(R"({"1":2})"), "C: added token \"1\" must be an object");
+  EXPECT_EQ(decoder(R"({"x":{"content":"a"}})"), "C: added token \"x\" has no number");
+  EXPECT_EQ(decoder(R"({"1":{}})"), "C: content is missing");
+  EXPECT_EQ(decoder(R"({"-1":{"content":"<new>"}})"),
+            "C: token \"<new>\" has id -1, expected 0 to 4194303");
+  EXPECT_EQ(decoder(R"({"1":{"content":"<think>"}})"),
+            "C: added token \"<think>\" has another id in tokenizer.json");
+  EXPECT_EQ(decoder(R"({"999999":{"content":"<new>","lstrip":true}})"),
+            "C: added token \"<new>\" must have lstrip false");
+}
+
 TEST(tokenizer_json, takes_absent_optional_fields) {
   for (char const* pointer :
        {"/post_processor", "/truncation", "/model/type", "/model/dropout", "/model/unk_token",
