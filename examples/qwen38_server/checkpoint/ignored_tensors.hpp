@@ -20,10 +20,13 @@ struct ignored_rule {
 };
 
 /// The only tensors that a checkpoint may hold and the server does not use, each with its reason.
-inline constexpr std::array<ignored_rule, 4> ignored_rules = {{
+/// What a suffix takes is a scale, and only ignored beside a tensor of the same module that is
+/// used.
+inline constexpr std::array<ignored_rule, 5> ignored_rules = {{
     {name_match::prefix, "model.visual.", "vision tower: the server takes text only"},
     {name_match::suffix, ".input_scale",
      "static activation scale of W4A4 and W8A8: activations stay 16 bit here"},
+    {name_match::suffix, ".input_global_scale", "the same in compressed-tensors, as a divisor"},
     {name_match::suffix, ".k_scale", "scale of an FP8 key cache: keys are cached in fp16 here"},
     {name_match::suffix, ".v_scale", "scale of an FP8 value cache: values are cached in fp16 here"},
 }};

@@ -37,18 +37,8 @@ auto if_sound(diagnostics& report, Parse&& parse) -> std::optional<decltype(pars
 }
 
 void inspect_declarations(json const& config_document, inspection& result, diagnostics& report) {
-  std::vector<quantization_declaration> declarations;
-  auto declared = parse_quantization_config(config_document,
-                                            (result.directory / "config.json").string(), report);
-  if (declared) declarations.push_back(std::move(*declared));
-  std::filesystem::path const path = result.directory / "hf_quant_config.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
-    json const document = read_or_report(path, report);
-    if (!document.is_null())
-      declarations.push_back(parse_hf_quant_config(document, path.string(), report));
-  }
-  for (quantization_declaration const& declaration : declarations) {
+  for (quantization_declaration const& declaration :
+       read_declarations(result.directory, config_document, report)) {
     if (result.weights) compare_declaration(declaration, result.weights->linears, report);
     if (!declaration.kv_cache_algo.empty()) result.kv_cache_algo = declaration.kv_cache_algo;
   }
@@ -240,6 +230,7 @@ inspection inspect_checkpoint(std::filesystem::path const& directory, open_mode 
     if (result.config && result.tensors != 0) {
       result.weights = take_inventory(tensors, *result.config, report);
     }
+    if (std::string const held = tensors.describe_reexpressed(); !held.empty()) report.warn(held);
     if (!config.is_null()) inspect_declarations(config, result, report);
   }
   result.problems = report.problems();
@@ -255,6 +246,17 @@ int inspect(std::filesystem::path const& directory, std::ostream& out,
     print_table(out, result);
   }
   return result.ok() ? 0 : 2;
+}
+
+void verify_weights(repository& tensors, model_config const& config) {
+  diagnostics strict(diagnostics::mode::strict);
+  inventory const weights = take_inventory(tensors, config, strict);
+  tensors.forget_claims();
+  json const document = read_json_object(tensors.directory() / "config.json");
+  for (quantization_declaration const& declaration :
+       read_declarations(tensors.directory(), document, strict)) {
+    compare_declaration(declaration, weights.linears, strict);
+  }
 }
 
 }  // namespace qwen38::checkpoint

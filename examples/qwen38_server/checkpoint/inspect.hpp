@@ -10,6 +10,7 @@
 #include "checkpoint/config.hpp"
 #include "checkpoint/diagnostics.hpp"
 #include "checkpoint/inventory.hpp"
+#include "checkpoint/repository.hpp"
 #include "checkpoint/safetensors.hpp"
 
 namespace qwen38::checkpoint {
@@ -33,6 +34,11 @@ struct inspection {
 /// Looks at everything and goes on after each problem. Throws nothing but std::bad_alloc.
 [[nodiscard]] inspection inspect_checkpoint(std::filesystem::path const& directory,
                                             open_mode mode = open_mode::full);
+
+/// Refuses what inspect_checkpoint calls an error of the weights or of their declarations, before
+/// anything is packed. Claims nothing.
+/// @throws qwen38::error with the first sentence
+void verify_weights(repository& tensors, model_config const& config);
 
 struct inspect_options {
   bool json = false;

@@ -10,6 +10,7 @@
 
 #include "checkpoint/config.hpp"
 #include "checkpoint/diagnostics.hpp"
+#include "checkpoint/linear.hpp"
 #include "checkpoint/quantization_config.hpp"
 #include "checkpoint/repository.hpp"
 
@@ -58,7 +59,7 @@ struct inventory {
   std::array<weight_total, weight_group_count> groups;  ///< tensors, by weight_group
   weight_total all;                                     ///< tensors
   std::vector<stored_linear> linears;                   ///< all of the model
-  std::array<weight_total, 4>
+  std::array<weight_total, quant_class_count>
       classes;  ///< linear modules by quant_class, with the bytes of all their tensors
 
   [[nodiscard]] weight_total const& of(weight_group group) const {

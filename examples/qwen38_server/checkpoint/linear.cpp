@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/linear.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <initializer_list>
+#include <optional>
 
 #include "checkpoint/ignored_tensors.hpp"
 #include "checkpoint/message_text.hpp"
@@ -14,6 +18,7 @@ namespace qwen38::checkpoint {
 namespace {
 
 constexpr std::int64_t nvfp4_group = 16;
+constexpr std::int64_t fp8_block = 128;  // rows and columns that share a scale
 
 struct foreign_suffix {
   std::string_view suffix;
@@ -21,14 +26,10 @@ struct foreign_suffix {
 };
 
 // Tensors that tell a format which is recognised, so that it can be refused by name.
-constexpr std::array<foreign_suffix, 13> foreign_suffixes = {{
-    {".weight_packed", "compressed-tensors' packed format"},
-    {".weight_global_scale", "compressed-tensors' packed format"},
-    {".input_global_scale", "compressed-tensors' packed format"},
-    {".weight_zero_point", "compressed-tensors' packed format"},
-    {".weight_shape", "compressed-tensors' packed format"},
-    {".weight_g_idx", "compressed-tensors' packed format"},
-    {".weight_scale_inv", "FP8 with block scales"},
+constexpr std::array<foreign_suffix, 9> foreign_suffixes = {{
+    {".weight_zero_point", "compressed-tensors' integer format"},
+    {".weight_shape", "compressed-tensors' integer format"},
+    {".weight_g_idx", "compressed-tensors' integer format"},
     {".pre_quant_scale", "ModelOpt's AWQ format"},
     {".qweight", "the GPTQ or AWQ format"},
     {".qzeros", "the GPTQ or AWQ format"},
@@ -37,8 +38,15 @@ constexpr std::array<foreign_suffix, 13> foreign_suffixes = {{
     {".bias", "a linear layer with a bias"},
 }};
 
-constexpr std::array<std::string_view, 6> own_suffixes = {
-    ".weight", ".weight_scale", ".weight_scale_2", ".input_scale", ".k_scale", ".v_scale"};
+// Scales of weights and of their inputs; each class has some of them and refuses the others.
+constexpr std::array<std::string_view, 6> scale_suffixes = {
+    ".weight_scale",     ".weight_scale_2", ".weight_global_scale",
+    ".weight_scale_inv", ".input_scale",    ".input_global_scale"};
+
+constexpr std::array<std::string_view, 10> own_suffixes = {
+    ".weight",           ".weight_packed", ".weight_scale",        ".weight_scale_2",
+    ".weight_scale_inv", ".input_scale",   ".weight_global_scale", ".input_global_scale",
+    ".k_scale",          ".v_scale"};
 
 constexpr auto all_suffixes = [] {
   std::array<std::string_view, own_suffixes.size() + foreign_suffixes.size()> all{};
@@ -67,8 +75,8 @@ void refuse_foreign(repository const& tensors, std::string const& module) {
     if (tensors.find(module + std::string(foreign.suffix)) == nullptr) continue;
     fail(error_kind::unsupported, module,
          std::string(foreign.suffix.substr(1)) + " means " + std::string(foreign.format) +
-             ", which is not supported yet; ModelOpt NVFP4, FP8 with a tensor scale, BF16 and F16 "
-             "are");
+             ", which is not supported; NVFP4, FP8 with tensor, channel or 128x128 block scales, "
+             "BF16 and F16 are");
   }
 }
 
@@ -91,70 +99,269 @@ tensor_view const& require_scale(repository const& tensors, std::string const& m
   return *scale;
 }
 
-void refuse_scale(repository const& tensors, std::string const& module, std::string_view suffix,
-                  tensor_view const& weight) {
-  if (tensors.find(module + std::string(suffix)) == nullptr) return;
-  fail(error_kind::corrupt_data, module,
-       std::string(suffix.substr(1)) + " is there, but a weight stored as " + describe(weight) +
-           " has no such scale");
+// Refuses every scale but `allowed`: an extra one means that the weight was to be read differently.
+void refuse_other_scales(repository const& tensors, std::string const& module,
+                         tensor_view const& weight,
+                         std::initializer_list<std::string_view> allowed) {
+  for (std::string_view const suffix : scale_suffixes) {
+    if (std::find(allowed.begin(), allowed.end(), suffix) != allowed.end()) continue;
+    if (tensors.find(module + std::string(suffix)) == nullptr) continue;
+    fail(error_kind::corrupt_data, module,
+         std::string(suffix.substr(1)) + " is there, but a " +
+             weight.name.substr(module.size() + 1) + " stored as " + describe(weight) +
+             " has no such scale");
+  }
 }
 
-// A scale of one element: shapes [] and [1] are both in use.
-float read_scale(std::string const& module, tensor_view const& scale) {
-  std::string const field = scale.name.substr(module.size() + 1);
-  if (scale.dtype != storage_dtype::f32 || scale.element_count() != 1) {
-    fail(error_kind::corrupt_data, module,
-         field + " is " + describe(scale) + ", but F32 [] is expected");
+std::string field_of(std::string const& module, tensor_view const& tensor) {
+  return tensor.name.substr(module.size() + 1);
+}
+
+float scale_element(tensor_view const& scale, std::size_t index) {
+  if (scale.dtype == storage_dtype::bf16) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, scale.bytes.data() + sizeof code * index, sizeof code);
+    return qpn::decode_bf16(code);
   }
-  if (scale.bytes.empty()) return 1;  // headers only
   float value = 0;
-  std::memcpy(&value, scale.bytes.data(), sizeof value);
-  if (!std::isfinite(value) || !(value > 0)) {
-    fail(error_kind::corrupt_data, module,
-         field + " is " + std::to_string(value) + ", but a finite positive number is expected");
-  }
+  std::memcpy(&value, scale.bytes.data() + sizeof value * index, sizeof value);
   return value;
 }
 
-void set_class(linear_view& linear, quant_class cls) {
-  linear.cls = cls;
-  switch (cls) {
-    case quant_class::nvfp4: linear.format = qpn::format_id::nvfp4; break;
-    case quant_class::fp8_tensor: linear.format = qpn::format_id::fp8; break;
-    case quant_class::bf16: linear.dense_type = qpn::dtype::bf16; return;
-    case quant_class::f16: linear.dense_type = qpn::dtype::f16; return;
+// All elements of an F32 or BF16 tensor of scales; ones if there are only headers.
+std::vector<float> read_scales(std::string const& module, tensor_view const& scale) {
+  std::vector<float> values(scale.element_count(), 1.0f);
+  if (scale.bytes.empty()) return values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = scale_element(scale, i);
+    if (std::isfinite(values[i]) && values[i] > 0) continue;
+    std::string const place = values.size() == 1 ? "" : " at element " + std::to_string(i);
+    fail(error_kind::corrupt_data, module,
+         field_of(module, scale) + " is " + std::to_string(values[i]) + place +
+             ", but a finite positive number is expected");
   }
-  linear.scales = qpn::scale_mode::tensor;
+  return values;
+}
+
+// An F32 scale of one element: shapes [] and [1] are both in use.
+float read_scale(std::string const& module, tensor_view const& scale) {
+  if (scale.dtype != storage_dtype::f32 || scale.element_count() != 1) {
+    fail(error_kind::corrupt_data, module,
+         field_of(module, scale) + " is " + describe(scale) + ", but F32 [] is expected");
+  }
+  return read_scales(module, scale).front();
+}
+
+void hold_as_fp8(linear_view& linear, qpn::scale_mode scales) {
+  linear.format = qpn::format_id::fp8;
+  linear.scales = scales;
 }
 
 void read_nvfp4(repository const& tensors, tensor_view const& weight, linear_view& linear) {
   std::string const& module = linear.module;
+  bool const divides = weight.name.ends_with(".weight_packed");
+  std::string_view const scale_suffix = divides ? ".weight_global_scale" : ".weight_scale_2";
+  refuse_other_scales(
+      tensors, module, weight,
+      {".weight_scale", scale_suffix, divides ? ".input_global_scale" : ".input_scale"});
   tensor_view const& block_scales = require_scale(tensors, module, ".weight_scale", weight);
-  tensor_view const& scale = require_scale(tensors, module, ".weight_scale_2", weight);
+  tensor_view const& scale = require_scale(tensors, module, scale_suffix, weight);
   if (linear.k % nvfp4_group != 0) {
     fail(error_kind::unsupported, module,
          "NVFP4 needs inputs in groups of 16, but the layer has " + std::to_string(linear.k));
   }
   require_form(module, weight, storage_dtype::u8, {linear.n, linear.k / 2});
   require_form(module, block_scales, storage_dtype::f8_e4m3, {linear.n, linear.k / nvfp4_group});
-  set_class(linear, quant_class::nvfp4);
+  linear.cls = quant_class::nvfp4;
+  linear.codes = weight.bytes;
+  linear.format = qpn::format_id::nvfp4;
+  linear.scales = qpn::scale_mode::tensor;
   linear.block_scales = block_scales.bytes;
   linear.scale = read_scale(module, scale);
+  if (!divides) return;
+  float const divisor = linear.scale;
+  linear.scale = 1.0f / divisor;
+  if (!std::isnormal(linear.scale)) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", static_cast<double>(divisor));
+    fail(error_kind::corrupt_data, module,
+         std::string("weight_global_scale is ") + text +
+             ", but a divisor whose reciprocal is a normal fp32 number is expected");
+  }
 }
 
-void read_fp8(repository const& tensors, tensor_view const& weight, linear_view& linear) {
-  std::string const& module = linear.module;
-  refuse_scale(tensors, module, ".weight_scale_2", weight);
-  tensor_view const& scale = require_scale(tensors, module, ".weight_scale", weight);
-  require_form(module, weight, storage_dtype::f8_e4m3, {linear.n, linear.k});
-  if (scale.element_count() != 1) {
-    bool const channel = scale.element_count() == static_cast<std::uint64_t>(linear.n);
-    fail(error_kind::unsupported, module,
-         "weight_scale is " + describe(scale) + ", which means FP8 with " +
-             (channel ? "channel" : "block") + " scales, which is not supported yet");
+// A grid of block scales over [n, k] and the codes they belong to.
+struct block_fp8 {
+  std::int64_t n, k;
+  std::int64_t columns;  // of the grid
+  std::span<std::byte const> codes;
+  std::vector<float> const& scales;
+
+  [[nodiscard]] float scale_at(std::int64_t row, std::int64_t column) const {
+    return scales[static_cast<std::size_t>(row / fp8_block * columns + column / fp8_block)];
   }
-  set_class(linear, quant_class::fp8_tensor);
-  linear.scale = read_scale(module, scale);
+};
+
+// The 16-bit code of decode_e4m3(code) * scale, if that product is exactly a number of `type`.
+std::optional<std::uint16_t> exact_code(std::uint8_t code, float scale, qpn::dtype type) {
+  // At most 4 + 24 significant bits: exact in double.
+  double const value = static_cast<double>(qpn::decode_e4m3(code)) * static_cast<double>(scale);
+  auto const narrow = static_cast<float>(value);
+  bool const is_bf16 = type == qpn::dtype::bf16;
+  std::uint16_t const out = is_bf16 ? qpn::encode_bf16(narrow) : qpn::encode_f16(narrow);
+  float const back = is_bf16 ? qpn::decode_bf16(out) : qpn::decode_f16(out);
+  if (static_cast<double>(back) != value) return std::nullopt;
+  return out;
+}
+
+struct dense_values {
+  std::unique_ptr<std::byte[]> bytes;  // 16-bit [n, k]; null: not every value is exact
+  std::int64_t bad_row = 0;
+  std::int64_t bad_column = 0;
+};
+
+dense_values to_dense(block_fp8 const& source, qpn::dtype type) {
+  dense_values out;
+  out.bytes = std::make_unique<std::byte[]>(source.codes.size() * 2);
+  std::array<std::optional<std::uint16_t>, 256> table;
+  for (std::int64_t first = 0; first < source.n; first += fp8_block) {
+    for (std::int64_t left = 0; left < source.k; left += fp8_block) {
+      float const scale = source.scale_at(first, left);
+      for (unsigned c = 0; c < table.size(); ++c) {
+        table[c] = exact_code(static_cast<std::uint8_t>(c), scale, type);
+      }
+      std::int64_t const width = (std::min)(fp8_block, source.k - left);
+      for (std::int64_t r = first; r < (std::min)(first + fp8_block, source.n); ++r) {
+        auto const begin = static_cast<std::size_t>(r * source.k + left);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
+          std::optional<std::uint16_t> const& value =
+              table[std::to_integer<std::size_t>(source.codes[begin + i])];
+          if (!value) return {nullptr, r, left + static_cast<std::int64_t>(i)};
+          std::memcpy(out.bytes.get() + 2 * (begin + i), &*value, sizeof *value);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// Every weight of a block row has one scale, so the codes can stay as they are.
+bool are_equal_along_k(block_fp8 const& source) {
+  auto const columns = static_cast<std::size_t>(source.columns);
+  for (std::size_t i = 0; i < source.scales.size(); ++i) {
+    if (source.scales[i] != source.scales[i / columns * columns]) return false;
+  }
+  return true;
+}
+
+void hold_dense(repository& tensors, block_fp8 const& source, std::string const& field,
+                linear_view& linear) {
+  for (std::size_t i = 0; i < source.codes.size(); ++i) {
+    if (!qpn::is_nan_e4m3(std::to_integer<std::uint8_t>(source.codes[i]))) continue;
+    auto const at = static_cast<std::int64_t>(i);
+    fail(error_kind::corrupt_data, linear.module,
+         "weight is NaN at row " + std::to_string(at / source.k) + ", column " +
+             std::to_string(at % source.k));
+  }
+  linear.dense_type = qpn::dtype::bf16;
+  dense_values values = to_dense(source, linear.dense_type);
+  if (!values.bytes) {
+    linear.dense_type = qpn::dtype::f16;
+    values = to_dense(source, linear.dense_type);
+  }
+  if (!values.bytes) {
+    fail(error_kind::unsupported, linear.module,
+         field +
+             " holds FP8 scales of 128x128 blocks that differ along k, and neither BF16 nor F16 "
+             "holds every product exactly (not at row " +
+             std::to_string(values.bad_row) + ", column " + std::to_string(values.bad_column) +
+             "), so the weight would lose precision in any form that is supported");
+  }
+  linear.codes = {values.bytes.get(), source.codes.size() * 2};
+  linear.own_codes = std::move(values.bytes);
+  tensors.note_reexpressed(linear.module, qpn::to_string(linear.dense_type), source.codes.size(),
+                           2 * source.codes.size());
+}
+
+void read_fp8_blocks(repository& tensors, tensor_view const& scale, linear_view& linear) {
+  std::int64_t const columns = (linear.k + fp8_block - 1) / fp8_block;
+  std::vector<float> const scales = read_scales(linear.module, scale);
+  block_fp8 const source{linear.n, linear.k, columns, linear.codes, scales};
+  linear.cls = quant_class::fp8_block;
+  if (!are_equal_along_k(source)) {
+    hold_dense(tensors, source, field_of(linear.module, scale), linear);
+    return;
+  }
+  bool const one = std::all_of(scales.begin(), scales.end(),
+                               [&](float value) { return value == scales.front(); });
+  hold_as_fp8(linear, one ? qpn::scale_mode::tensor : qpn::scale_mode::channel);
+  if (one) {
+    linear.scale = scales.front();
+    return;
+  }
+  for (std::int64_t row = 0; row < linear.n; ++row) {
+    linear.channel_scales.push_back(source.scale_at(row, 0));
+  }
+}
+
+void read_fp8(repository& tensors, tensor_view const& weight, linear_view& linear) {
+  std::string const& module = linear.module;
+  bool const by_inverse = tensors.find(module + ".weight_scale_inv") != nullptr;
+  std::string_view const suffix = by_inverse ? ".weight_scale_inv" : ".weight_scale";
+  refuse_other_scales(tensors, module, weight, {suffix, ".input_scale"});
+  tensor_view const& scale = require_scale(tensors, module, suffix, weight);
+  require_form(module, weight, storage_dtype::f8_e4m3, {linear.n, linear.k});
+  std::vector<std::int64_t> const blocks = {(linear.n + fp8_block - 1) / fp8_block,
+                                            (linear.k + fp8_block - 1) / fp8_block};
+  bool const is_number = scale.dtype == storage_dtype::f32 || scale.dtype == storage_dtype::bf16;
+  bool const is_tensor = !by_inverse && scale.element_count() == 1;
+  bool const is_channel = !by_inverse && (scale.shape == std::vector<std::int64_t>{linear.n, 1} ||
+                                          scale.shape == std::vector<std::int64_t>{linear.n});
+  if (!is_number || (!is_tensor && !is_channel && scale.shape != blocks)) {
+    std::string const by_block = describe(storage_dtype::f32, blocks) + " (128x128 blocks)";
+    std::string const expected =
+        by_inverse ? by_block
+                   : "F32 [] (tensor), " +
+                         describe(storage_dtype::f32, std::vector<std::int64_t>{linear.n, 1}) +
+                         " (channel) or " + by_block;
+    fail(error_kind::corrupt_data, module,
+         field_of(module, scale) + " is " + describe(scale) + ", but " + expected +
+             ", or the same in BF16, is expected");
+  }
+  linear.codes = weight.bytes;
+  if (is_tensor) {
+    linear.cls = quant_class::fp8_tensor;
+    hold_as_fp8(linear, qpn::scale_mode::tensor);
+    linear.scale = read_scales(module, scale).front();
+  } else if (is_channel) {
+    linear.cls = quant_class::fp8_channel;
+    hold_as_fp8(linear, qpn::scale_mode::channel);
+    linear.channel_scales = read_scales(module, scale);
+  } else {
+    read_fp8_blocks(tensors, scale, linear);
+  }
+}
+
+void read_dense(repository const& tensors, tensor_view const& weight, linear_view& linear) {
+  refuse_other_scales(tensors, linear.module, weight, {});
+  require_form(linear.module, weight, weight.dtype, {linear.n, linear.k});
+  bool const is_bf16 = weight.dtype == storage_dtype::bf16;
+  linear.cls = is_bf16 ? quant_class::bf16 : quant_class::f16;
+  linear.dense_type = is_bf16 ? qpn::dtype::bf16 : qpn::dtype::f16;
+  linear.codes = weight.bytes;
+}
+
+// The one tensor that holds the codes.
+tensor_view const& find_weight(repository const& tensors, std::string const& module) {
+  tensor_view const* const plain = tensors.find(module + ".weight");
+  tensor_view const* const packed = tensors.find(module + ".weight_packed");
+  if (plain != nullptr && packed != nullptr) {
+    fail(error_kind::corrupt_data, module,
+         "weight and weight_packed are both there, so it is unclear which one is the weight");
+  }
+  if (plain == nullptr && packed == nullptr)
+    fail(error_kind::corrupt_data, module, "its weight is missing from the checkpoint");
+  return plain != nullptr ? *plain : *packed;
 }
 
 float element(dense_view const& dense, std::size_t index) {
@@ -182,30 +389,25 @@ linear_view find_linear(repository& tensors, std::string const& module, std::int
                         std::int64_t k) {
   claim_all(tensors, module);
   refuse_foreign(tensors, module);
-  tensor_view const* const weight = tensors.find(module + ".weight");
-  if (weight == nullptr)
-    fail(error_kind::corrupt_data, module, "its weight is missing from the checkpoint");
+  tensor_view const& weight = find_weight(tensors, module);
   linear_view linear;
   linear.module = module;
   linear.n = n;
   linear.k = k;
-  switch (weight->dtype) {
-    case storage_dtype::u8: read_nvfp4(tensors, *weight, linear); break;
-    case storage_dtype::f8_e4m3: read_fp8(tensors, *weight, linear); break;
+  if (weight.name.ends_with(".weight_packed")) {
+    read_nvfp4(tensors, weight, linear);
+    return linear;
+  }
+  switch (weight.dtype) {
+    case storage_dtype::u8: read_nvfp4(tensors, weight, linear); break;
+    case storage_dtype::f8_e4m3: read_fp8(tensors, weight, linear); break;
     case storage_dtype::bf16:
-    case storage_dtype::f16:
-      refuse_scale(tensors, module, ".weight_scale", *weight);
-      refuse_scale(tensors, module, ".weight_scale_2", *weight);
-      require_form(module, *weight, weight->dtype, {n, k});
-      set_class(linear,
-                weight->dtype == storage_dtype::bf16 ? quant_class::bf16 : quant_class::f16);
-      break;
+    case storage_dtype::f16: read_dense(tensors, weight, linear); break;
     default:
       fail(error_kind::unsupported, module,
-           "a weight stored as " + describe(*weight) +
+           "a weight stored as " + describe(weight) +
                " is not supported; U8 (NVFP4), F8_E4M3, BF16 and F16 are");
   }
-  linear.codes = weight->bytes;
   return linear;
 }
 
@@ -215,6 +417,7 @@ qpn::weight_part to_part(linear_view const& linear) noexcept {
   part.codes = linear.codes.data();
   part.block_scales = linear.block_scales.data();
   part.global_scale = linear.scale;
+  if (!linear.channel_scales.empty()) part.channel_scales = linear.channel_scales.data();
   return part;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <qpn/dtype.hpp>
 #include <qpn/format.hpp>
 #include <qpn/prepack.hpp>
@@ -17,33 +18,41 @@
 namespace qwen38::checkpoint {
 
 /// How the weight of a linear layer is stored. w[n, k] is
-///   nvfp4       e2m1(code) x e4m3(block scale of n, k / 16) x scale
-///   fp8_tensor  e4m3(code) x scale
-///   bf16, f16   the value itself
-enum class quant_class : std::uint8_t { nvfp4, fp8_tensor, bf16, f16 };
+///   nvfp4        e2m1(code) x e4m3(block scale of n, k / 16) x scale
+///   fp8_tensor   e4m3(code) x scale
+///   fp8_channel  e4m3(code) x scale[n]
+///   fp8_block    e4m3(code) x scale[n / 128, k / 128]
+///   bf16, f16    the value itself
+enum class quant_class : std::uint8_t { nvfp4, fp8_tensor, fp8_channel, fp8_block, bf16, f16 };
+inline constexpr std::size_t quant_class_count = 6;
 
 [[nodiscard]] constexpr std::string_view to_string(quant_class cls) noexcept {
   switch (cls) {
     case quant_class::nvfp4: return "nvfp4";
     case quant_class::fp8_tensor: return "fp8_tensor";
+    case quant_class::fp8_channel: return "fp8_channel";
+    case quant_class::fp8_block: return "fp8_block";
     case quant_class::bf16: return "bf16";
     case quant_class::f16: return "f16";
   }
   return "unknown";
 }
 
-/// A linear layer's tensors, checked, in the mapped file. Empty spans in a headers-only repository.
+/// A linear layer's tensors, checked. Points into the mapped file where the bytes are used as
+/// stored, else into memory of its own, which moves keep. Empty spans in a headers-only repository.
 struct linear_view {
   std::string module;
-  quant_class cls = quant_class::bf16;
-  qpn::format_id format = qpn::format_id::dense16;  ///< of cls, in qpn's terms
-  qpn::dtype dense_type = qpn::dtype::bf16;         ///< of cls: bf16 or f16; bf16 if quantised
-  qpn::scale_mode scales = qpn::scale_mode::none;   ///< of cls: tensor if quantised
+  quant_class cls = quant_class::bf16;              ///< as stored
+  qpn::format_id format = qpn::format_id::dense16;  ///< as held, which differs only for fp8_block
+  qpn::dtype dense_type = qpn::dtype::bf16;         ///< bf16 or f16; bf16 if not dense
+  qpn::scale_mode scales = qpn::scale_mode::none;   ///< as held: none if dense
   std::int64_t n = 0;                               ///< outputs
   std::int64_t k = 0;                               ///< inputs
   std::span<std::byte const> codes;  ///< nvfp4: u8 [n, k / 2], low nibble = even k; else [n, k]
   std::span<std::byte const> block_scales;  ///< nvfp4: e4m3 [n, k / 16]; else empty
-  float scale = 1;  ///< weight_scale_2 or weight_scale, a multiplier; 1 if dense
+  float scale = 1;                          ///< scale mode tensor: multiplies every weight; else 1
+  std::vector<float> channel_scales;        ///< scale mode channel: [n]; else empty
+  std::unique_ptr<std::byte[]> own_codes;   ///< what `codes` points into, if not the file
 };
 
 /// ".weight", ".weight_scale", ...: every tensor `module` + suffix belongs to the linear `module`,
@@ -51,13 +60,24 @@ struct linear_view {
 [[nodiscard]] std::span<std::string_view const> linear_suffixes() noexcept;
 
 /// Finds, checks and claims the tensors of `module`, e.g. "model.layers.0.mlp.up_proj". The class
-/// follows from the tensors that exist, never from a JSON file: U8 weight + weight_scale +
-/// weight_scale_2 is ModelOpt's NVFP4, F8_E4M3 weight + F32 weight_scale of one element is FP8 with
-/// a tensor scale, BF16 or F16 weight alone is dense. Shapes must be those of [n, k]; per-tensor
-/// scales finite and positive; missing scales, scales that the class does not have, and formats
-/// that are recognised but not served (compressed-tensors, block and channel FP8, AWQ pre-scales
-/// and others) are refused by name. Codes and block scales are not read here: packing refuses their
-/// NaNs.
+/// follows from the tensors that exist, never from a JSON file:
+///   U8 weight, weight_scale, weight_scale_2               NVFP4 of ModelOpt
+///   U8 weight_packed, weight_scale, weight_global_scale   NVFP4 of compressed-tensors; its global
+///       scale is a divisor, so `scale` is the reciprocal, rounded once
+///   F8_E4M3 weight, weight_scale of one element           FP8 with a tensor scale
+///   F8_E4M3 weight, weight_scale [n, 1]                   FP8 with channel scales
+///   F8_E4M3 weight, weight_scale_inv or weight_scale [n / 128, k / 128]   FP8 with block scales,
+///       which multiply under both names
+///   BF16 or F16 weight alone                              dense
+/// Shapes must be those of [n, k]; FP8 scales are F32 or BF16; fp32 scales are finite and positive;
+/// missing scales, scales that the class does not have, and formats that are recognised but not
+/// served (integer codes, AWQ pre-scales and others) are refused by name. Codes and block scales
+/// are not read here, except to hold 128x128 blocks densely: packing refuses their NaNs.
+///
+/// qpn holds no 128x128 blocks. Such a weight is held in another form only if every value is the
+/// same number there: FP8 with a tensor or channel scale if the scales are equal along k, else
+/// dense in BF16 or F16, twice the bytes, which is noted in the repository. Where neither holds
+/// every value the linear is refused. (A headers-only repository cannot tell and refuses nothing.)
 /// @throws qwen38::error (corrupt_data, unsupported)
 [[nodiscard]] linear_view find_linear(repository& tensors, std::string const& module,
                                       std::int64_t n, std::int64_t k);

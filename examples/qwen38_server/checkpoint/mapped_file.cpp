@@ -55,4 +55,13 @@ mapped_file& mapped_file::operator=(mapped_file&& other) noexcept {
   return *this;
 }
 
+void release_pages(std::span<std::byte const> bytes) noexcept {
+  auto const page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  auto const begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  std::uintptr_t const first = (begin + page - 1) / page * page;
+  std::uintptr_t const last = (begin + bytes.size()) / page * page;
+  // Advice only: if the system refuses, the pages stay until it needs them.
+  if (first < last) (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
 }  // namespace qwen38::checkpoint

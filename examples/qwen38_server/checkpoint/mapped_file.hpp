@@ -26,4 +26,8 @@ class mapped_file {
   std::span<std::byte const> bytes_;
 };
 
+/// Gives back the memory of the whole pages inside `bytes`, which lie in a mapped_file; a later
+/// read brings them back from the file. Keeps a pass over a large file small.
+void release_pages(std::span<std::byte const> bytes) noexcept;
+
 }  // namespace qwen38::checkpoint

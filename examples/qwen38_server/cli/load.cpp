@@ -51,7 +51,7 @@ loaded_model load(model_flags const& flags) {
                           ? flags.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 
-  auto files = std::make_shared<checkpoint::repository>(flags.directory);
+  auto const files = std::make_shared<checkpoint::repository>(flags.directory);
   checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
   loaded_model loaded;
   loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
@@ -65,8 +65,11 @@ loaded_model load(model_flags const& flags) {
   options.lanes = flags.lanes;
   options.max_context =
       flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
-  loaded.model = std::make_unique<model::qwen38_model>(std::move(files), config,
+  loaded.model = std::make_unique<model::qwen38_model>(files, config,
                                                        ops::cpu::make_backend(threads), options);
+  if (std::string const held = files->describe_reexpressed(); !held.empty()) {
+    spdlog::warn("{}", held);
+  }
   loaded.threads = threads;
   loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "checkpoint/inspect.hpp"
 #include "checkpoint/linear.hpp"
 #include "support/error.hpp"
 
@@ -21,6 +22,7 @@ class loader {
         prefix_(checkpoint::text_prefix(files)) {}
 
   model_weights load() {
+    checkpoint::verify_weights(files_, config_);  // before minutes of packing
     model_weights all;
     checkpoint::dense_view const embedding = checkpoint::find_dense(
         files_, prefix_ + "embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
@@ -87,7 +89,8 @@ class loader {
     for (module_rows const& module : modules) {
       views.push_back(checkpoint::find_linear(files_, module.name, module.n, k));
       parts.push_back(checkpoint::to_part(views.back()));
-      if (views.back().cls != views.front().cls) {
+      if (views.back().format != views.front().format ||
+          views.back().dense_type != views.front().dense_type) {
         throw error(error_kind::unsupported,
                     "module " + module.name + " is " + std::string(to_string(views.back().cls)) +
                         " but " + views.front().module + " is " +
@@ -99,10 +102,12 @@ class loader {
     source.format = views.front().format;
     source.dense_type = views.front().dense_type;
     source.scales = views.front().scales;
-    // Tensor scales are kept per 32-row tile; parts that meet inside a tile keep theirs per row
-    // instead.
-    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-      if (source.scales == qpn::scale_mode::tensor && parts[i].n % qpn::tile_n != 0) {
+    // Tensor scales are kept per 32-row tile; parts that meet inside a tile, or one of which has
+    // channel scales, keep theirs per row instead.
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      bool const splits_tile = i + 1 < parts.size() && parts[i].n % qpn::tile_n != 0;
+      if (views[i].scales == qpn::scale_mode::channel ||
+          (source.scales == qpn::scale_mode::tensor && splits_tile)) {
         source.scales = qpn::scale_mode::channel;
       }
     }

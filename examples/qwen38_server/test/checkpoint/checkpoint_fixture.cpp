@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <qpn/dtype.hpp>
 #include <span>
 #include <system_error>
 
@@ -335,6 +336,135 @@ checkpoint_fixture make_small() {
   out.generation = {{"eos_token_id", {94, 95}}};
   add_declarations(out);
   return out;
+}
+
+checkpoint_fixture make_small_dense() {
+  checkpoint_fixture const small = make_small();
+  checkpoint_fixture out;
+  out.config = small.config;
+  out.config.erase("quantization_config");
+  out.generation = small.generation;
+  for (auto const& [name, tensor] : small.tensors) {
+    if (name.ends_with("_scale") || name.ends_with("_scale_2")) continue;
+    std::vector<std::int64_t> shape = tensor.shape;
+    if (tensor.dtype == storage_dtype::u8) shape.back() *= 2;
+    out.add(name, storage_dtype::bf16, shape);
+  }
+  return out;
+}
+
+namespace {
+
+// The modules that the published checkpoints quantise.
+bool is_quantised(std::string const& name) {
+  if (!name.ends_with(".weight") || name.starts_with("mtp.")) return false;
+  if (name.find("in_proj_a.") != std::string::npos || name.find("in_proj_b.") != std::string::npos)
+    return false;
+  return name.find("_proj") != std::string::npos || name == "lm_head.weight";
+}
+
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> quantised_modules(
+    checkpoint_fixture const& f) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> modules;
+  for (auto const& [name, tensor] : f.tensors) {
+    if (is_quantised(name)) modules.emplace_back(name.substr(0, name.size() - 7), tensor.shape);
+  }
+  return modules;
+}
+
+constexpr std::uint16_t bf16_small = 0x3c00;  // 2^-7
+
+}  // namespace
+
+checkpoint_fixture make_small_compressed() {
+  checkpoint_fixture out = make_small_dense();
+  for (auto const& [module, shape] : quantised_modules(out)) {
+    bool const is_mlp = module.find(".mlp.") != std::string::npos;
+    bool const is_last = module.find("layers.6.") != std::string::npos ||
+                         module.find("layers.7.") != std::string::npos;
+    std::int64_t const n = shape[0];
+    std::int64_t const k = shape[1];
+    if (is_mlp && !is_last) {
+      out.erase(module + ".weight");
+      out.add(module + ".weight_packed", storage_dtype::u8, {n, k / 2});
+      out.add(module + ".weight_scale", storage_dtype::f8_e4m3, {n, k / 16});
+      out.add_filled(module + ".weight_global_scale", storage_dtype::f32, {1}, 1024.0f);
+      out.add_filled(module + ".input_global_scale", storage_dtype::f32, {1}, 256.0f);
+    } else {
+      out.add(module + ".weight", storage_dtype::f8_e4m3, {n, k});
+      out.add_filled(module + ".weight_scale", storage_dtype::bf16, {n, 1}, bf16_small);
+    }
+  }
+  auto const weights = [](int bits, std::string const& strategy, json const& group_size) {
+    return json{{"num_bits", bits},  {"type", "float"},  {"strategy", strategy},
+                {"symmetric", true}, {"dynamic", false}, {"group_size", group_size}};
+  };
+  json const eight = {
+      {"format", "float-quantized"},
+      {"weights", weights(8, "channel", nullptr)},
+      {"targets",
+       {"re:.*self_attn\\.(q|k|v|o)_proj$", "re:.*linear_attn\\.(in_proj_qkv|in_proj_z|out_proj)$",
+        "re:.*layers\\.(6|7)\\.mlp\\..*", "lm_head"}}};
+  json const four = {{"format", "nvfp4-pack-quantized"},
+                     {"weights", weights(4, "tensor_group", 16)},
+                     {"targets", {"re:.*mlp\\.(gate|up|down)_proj$"}}};
+  out.config["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"format", "mixed-precision"},
+      {"config_groups", {{"group_0", eight}, {"group_1", four}}},
+      {"ignore", {"re:.*in_proj_[ab]$", "re:^mtp.*"}},
+      {"kv_cache_scheme", {{"type", "float"}, {"num_bits", 8}, {"dynamic", false}}}};
+  return out;
+}
+
+checkpoint_fixture make_small_blocks() {
+  checkpoint_fixture out = make_small_dense();
+  json kept = {"lm_head", "mtp"};
+  for (auto const& [module, shape] : quantised_modules(out)) {
+    if (module == "lm_head") continue;
+    out.add(module + ".weight", storage_dtype::f8_e4m3, shape);
+    out.add_filled(module + ".weight_scale_inv", storage_dtype::f32,
+                   {(shape[0] + 127) / 128, (shape[1] + 127) / 128}, 1.0f);
+  }
+  for (int i = 0; i < 8; ++i) {
+    std::string const mixer = "model.language_model.layers." + std::to_string(i) + ".linear_attn.";
+    kept.push_back(mixer + "in_proj_a");
+    kept.push_back(mixer + "in_proj_b");
+  }
+  out.config["quantization_config"] = {{"quant_method", "fp8"},
+                                       {"fmt", "e4m3"},
+                                       {"activation_scheme", "dynamic"},
+                                       {"weight_block_size", {128, 128}},
+                                       {"modules_to_not_convert", kept}};
+  return out;
+}
+
+std::vector<float> held_values(linear_view const& linear) {
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < linear.n; ++row) {
+    for (std::int64_t column = 0; column < linear.k; ++column) {
+      auto const at = static_cast<std::size_t>(row * linear.k + column);
+      auto const byte = [&](std::size_t i) {
+        return std::to_integer<std::uint8_t>(linear.codes[i]);
+      };
+      if (linear.format == qpn::format_id::nvfp4) {
+        auto const code = static_cast<std::uint8_t>(byte(at / 2) >> (column % 2 * 4) & 0xf);
+        float const block =
+            qpn::decode_e4m3(std::to_integer<std::uint8_t>(linear.block_scales[at / 16]));
+        values.push_back(qpn::decode_e2m1(code) * block * linear.scale);
+      } else if (linear.format == qpn::format_id::fp8) {
+        bool const by_row = linear.scales == qpn::scale_mode::channel;
+        float const scale =
+            by_row ? linear.channel_scales.at(static_cast<std::size_t>(row)) : linear.scale;
+        values.push_back(qpn::decode_e4m3(byte(at)) * scale);
+      } else {
+        auto const code = static_cast<std::uint16_t>(byte(2 * at) | byte(2 * at + 1) << 8);
+        values.push_back(linear.dense_type == qpn::dtype::bf16 ? qpn::decode_bf16(code)
+                                                               : qpn::decode_f16(code));
+      }
+    }
+  }
+  return values;
 }
 
 }  // namespace qwen38::checkpoint::test

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/linear.hpp"
 #include "checkpoint/safetensors_writer.hpp"
 #include "support/error.hpp"
 
@@ -71,6 +73,17 @@ struct checkpoint_fixture {
   void add_f32(std::string const& name, float value);
   void add_nvfp4(std::string const& module, std::int64_t n, std::int64_t k);
   void add_fp8(std::string const& module, std::int64_t n, std::int64_t k);
+  /// A copy of `value` for each element.
+  template <class Element>
+  void add_filled(std::string const& name, storage_dtype dtype, std::vector<std::int64_t> shape,
+                  Element value) {
+    std::size_t count = 1;
+    for (std::int64_t const extent : shape) count *= static_cast<std::size_t>(extent);
+    add(name, dtype, std::move(shape));
+    std::vector<Element> const all(count, value);
+    auto const bytes = std::as_bytes(std::span(all));
+    tensors[name].bytes.assign(bytes.begin(), bytes.end());
+  }
   void erase(std::string const& name);
 };
 
@@ -82,5 +95,19 @@ struct checkpoint_fixture {
 
 /// The same architecture and storage with small extents (8 layers), a few hundred kilobytes.
 [[nodiscard]] checkpoint_fixture make_small();
+
+/// The same model with every linear in BF16, all zero, without quantisation documents.
+[[nodiscard]] checkpoint_fixture make_small_dense();
+
+/// The same model as compressed-tensors stores it: NVFP4 with divisors in the MLPs of layers 0 to
+/// 5; FP8 with BF16 channel scales in projections, head and the MLPs of layers 6 and 7; and its two
+/// groups, whose patterns overlap on those.
+[[nodiscard]] checkpoint_fixture make_small_compressed();
+
+/// The same model in FP8 with 128x128 blocks, all of scale 1, and a BF16 head.
+[[nodiscard]] checkpoint_fixture make_small_blocks();
+
+/// Row-major fp32 values of a linear, decoded one by one from what would be packed.
+[[nodiscard]] std::vector<float> held_values(linear_view const& linear);
 
 }  // namespace qwen38::checkpoint::test

@@ -15,6 +15,7 @@ namespace {
 
 using test::checkpoint_fixture;
 using test::error_of;
+using test::held_values;
 using test::temp_directory;
 
 // Writes the fixture and opens it.
@@ -95,6 +96,178 @@ TEST(find_linear, gives_qpn_the_same_bytes_and_scale) {
   EXPECT_EQ(part.channel_scales, nullptr);
 }
 
+void set_bytes(checkpoint_fixture& f, std::string const& name, void const* data, std::size_t size) {
+  auto const* const first = static_cast<std::byte const*>(data);
+  f.tensors.at(name).bytes.assign(first, first + size);
+}
+
+void add_packed(checkpoint_fixture& f, std::string const& module, float divisor) {
+  f.add(module + ".weight_packed", storage_dtype::u8, {n, k / 2});
+  f.add(module + ".weight_scale", storage_dtype::f8_e4m3, {n, k / 16});
+  f.add_f32(module + ".weight_global_scale", divisor);
+  f.add_f32(module + ".input_global_scale", 0x1p8f);
+}
+
+// serving.md Q1: the same numbers from both exporters, where one stores 2688 / amax and the other
+// amax / 2688.
+TEST(find_linear, reads_the_same_values_from_both_nvfp4_formats) {
+  checkpoint_fixture f;
+  f.add_nvfp4("multiplier", n, k);
+  add_packed(f, "divisor", 0x1p10f);
+  std::vector<std::uint8_t> codes(n * k / 2);
+  std::vector<std::uint8_t> scales(n * k / 16);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i * 37 + 11);
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(i % 127);
+  set_bytes(f, "multiplier.weight", codes.data(), codes.size());
+  set_bytes(f, "divisor.weight_packed", codes.data(), codes.size());
+  set_bytes(f, "multiplier.weight_scale", scales.data(), scales.size());
+  set_bytes(f, "divisor.weight_scale", scales.data(), scales.size());
+  opened tensors(f);
+  linear_view const multiplier = find_linear(*tensors, "multiplier", n, k);
+  linear_view const divisor = find_linear(*tensors, "divisor", n, k);
+  EXPECT_EQ(divisor.cls, quant_class::nvfp4);
+  EXPECT_EQ(divisor.scale, 0x1p-10f);
+  EXPECT_EQ(held_values(multiplier), held_values(divisor));
+  EXPECT_TRUE(tensors->unused().empty());
+}
+
+TEST(find_linear, rounds_the_reciprocal_of_a_divisor_once) {
+  checkpoint_fixture f;
+  add_packed(f, "m", 2688.0f / 0.37f);
+  opened tensors(f);
+  EXPECT_EQ(find_linear(*tensors, "m", n, k).scale, 1.0f / (2688.0f / 0.37f));
+}
+
+TEST(find_linear, takes_channel_scales_of_both_types_and_shapes) {
+  checkpoint_fixture f;
+  std::vector<std::uint16_t> narrow(n);
+  std::vector<float> wide(n);
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    narrow[i] = static_cast<std::uint16_t>(0x3c00 + 3 * i);
+    wide[i] = qpn::decode_bf16(narrow[i]);
+  }
+  for (std::string const module : {"narrow", "wide"}) f.add_fp8(module, n, k);
+  f.add("narrow.weight_scale", storage_dtype::bf16, {n, 1});
+  set_bytes(f, "narrow.weight_scale", narrow.data(), 2 * n);
+  f.add("wide.weight_scale", storage_dtype::f32, {n});
+  set_bytes(f, "wide.weight_scale", wide.data(), 4 * n);
+  opened tensors(f);
+  for (std::string const module : {"narrow", "wide"}) {
+    linear_view const linear = find_linear(*tensors, module, n, k);
+    EXPECT_EQ(linear.cls, quant_class::fp8_channel);
+    EXPECT_EQ(linear.scales, qpn::scale_mode::channel);
+    EXPECT_EQ(linear.channel_scales, wide);
+    EXPECT_EQ(to_part(linear).channel_scales, linear.channel_scales.data());
+  }
+}
+
+TEST(find_linear, takes_a_tensor_scale_in_bf16) {
+  checkpoint_fixture f;
+  f.add_fp8("m", n, k);
+  std::uint16_t const half = 0x3f00;
+  f.add("m.weight_scale", storage_dtype::bf16, {1});
+  set_bytes(f, "m.weight_scale", &half, sizeof half);
+  opened tensors(f);
+  linear_view const linear = find_linear(*tensors, "m", n, k);
+  EXPECT_EQ(linear.cls, quant_class::fp8_tensor);
+  EXPECT_EQ(linear.scale, 0.5f);
+}
+
+// FP8 [200, 300] with a grid of 2 x 3 scales; codes take every value but NaN.
+struct block_case {
+  static constexpr std::int64_t rows = 200;
+  static constexpr std::int64_t columns = 300;
+  std::vector<float> scales;
+  std::string name = ".weight_scale_inv";
+
+  checkpoint_fixture fixture() const {
+    checkpoint_fixture f;
+    f.add("m.weight", storage_dtype::f8_e4m3, {rows, columns});
+    auto const all = codes();
+    set_bytes(f, "m.weight", all.data(), all.size());
+    f.add("m" + name, storage_dtype::f32, {2, 3});
+    set_bytes(f, "m" + name, scales.data(), 4 * scales.size());
+    return f;
+  }
+  static std::vector<std::uint8_t> codes() {
+    std::vector<std::uint8_t> all(rows * columns);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] = static_cast<std::uint8_t>(i * 7 + i / 251);
+      if (qpn::is_nan_e4m3(all[i])) all[i] = 0x7e;
+    }
+    return all;
+  }
+  std::vector<float> values() const {
+    std::vector<float> all;
+    auto const c = codes();
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      std::int64_t const block = i / columns / 128 * 3 + i % columns / 128;
+      all.push_back(qpn::decode_e4m3(c[static_cast<std::size_t>(i)]) *
+                    scales[static_cast<std::size_t>(block)]);
+    }
+    return all;
+  }
+};
+
+TEST(find_linear, keeps_blocks_that_are_equal_along_k_in_fp8) {
+  block_case const tensor{std::vector<float>(6, 0.3f)};
+  block_case const channel{{0.3f, 0.3f, 0.3f, 0.7f, 0.7f, 0.7f}, ".weight_scale"};
+  for (block_case const& c : {tensor, channel}) {
+    opened tensors(c.fixture());
+    linear_view const linear = find_linear(*tensors, "m", c.rows, c.columns);
+    EXPECT_EQ(linear.cls, quant_class::fp8_block);
+    EXPECT_EQ(linear.format, qpn::format_id::fp8);
+    EXPECT_EQ(linear.scales,
+              c.name == ".weight_scale" ? qpn::scale_mode::channel : qpn::scale_mode::tensor);
+    EXPECT_EQ(held_values(linear), c.values());
+    EXPECT_EQ(linear.codes.data(), tensors->find("m.weight")->bytes.data());
+    EXPECT_EQ(tensors->describe_reexpressed(), "");
+  }
+}
+
+TEST(find_linear, holds_blocks_densely_only_where_every_value_is_exact) {
+  // Powers of two leave four significant bits: BF16. Seven bits more need F16's eleven.
+  block_case const two{{0x1p-8f, 0x1p-3f, 0x1p-5f, 0x1p2f, 0x1p-20f, 0x1p-7f}};
+  block_case const odd{{97 * 0x1p-7f, 0x1p0f, 0x1p-1f, 1.0f, 101 * 0x1p-7f, 1.0f}};
+  std::pair<block_case, qpn::dtype> const cases[] = {{two, qpn::dtype::bf16},
+                                                     {odd, qpn::dtype::f16}};
+  for (auto const& [c, type] : cases) {
+    opened tensors(c.fixture());
+    linear_view const found = find_linear(*tensors, "m", c.rows, c.columns);
+    EXPECT_EQ(found.cls, quant_class::fp8_block);
+    EXPECT_EQ(found.format, qpn::format_id::dense16);
+    EXPECT_EQ(found.dense_type, type);
+    EXPECT_EQ(found.scales, qpn::scale_mode::none);
+    EXPECT_EQ(held_values(found), c.values());
+    EXPECT_NE(
+        tensors->describe_reexpressed().find(
+            ": 1 linears with FP8 block scales are held as " + std::string(qpn::to_string(type)) +
+            ", every value exact, in 120000 bytes instead of 60000: \"m\""),
+        std::string::npos)
+        << tensors->describe_reexpressed();
+  }
+}
+
+TEST(find_linear, refuses_blocks_that_no_form_holds_exactly) {
+  block_case const c{{1.0f, 0.3f, 1.0f, 1.0f, 1.0f, 1.0f}};
+  opened tensors(c.fixture());
+  EXPECT_EQ(
+      error_of([&] { (void)find_linear(*tensors, "m", c.rows, c.columns); }),
+      "linear \"m\": weight_scale_inv holds FP8 scales of 128x128 blocks that differ along k, "
+      "and neither BF16 nor F16 holds every product exactly (not at row 0, column 129), so "
+      "the weight would lose precision in any form that is supported");
+  EXPECT_TRUE(tensors->unused().empty());
+}
+
+TEST(find_linear, refuses_a_nan_code_under_blocks) {
+  block_case const c{{1.0f, 2.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
+  checkpoint_fixture f = c.fixture();
+  f.tensors.at("m.weight").bytes[301] = std::byte{0xff};
+  opened tensors(f);
+  EXPECT_EQ(error_of([&] { (void)find_linear(*tensors, "m", c.rows, c.columns); }),
+            "linear \"m\": weight is NaN at row 1, column 1");
+}
+
 struct refused {
   std::string name;
   std::function<void(checkpoint_fixture&)> make;
@@ -122,11 +295,10 @@ std::vector<refused> refused_linears() {
   };
   auto const foreign = [](std::string const& field, std::string const& format) {
     return "linear \"m\": " + field + " means " + format +
-           ", which is not supported yet; ModelOpt NVFP4, FP8 with a tensor scale, BF16 and F16 "
-           "are";
+           ", which is not supported; NVFP4, FP8 with tensor, channel or 128x128 block scales, "
+           "BF16 and F16 are";
   };
   using fixture = checkpoint_fixture;
-  std::string const packed = "compressed-tensors' packed format";
   return {
       {"no_weight", [](fixture& f) { f.add_f32("m.weight_scale", 1); },
        "linear \"m\": its weight is missing from the checkpoint"},
@@ -153,23 +325,27 @@ std::vector<refused> refused_linears() {
       {"fp8_with_second_scale", fp8_with([](fixture& f) { f.add_f32("m.weight_scale_2", 1); }),
        "linear \"m\": weight_scale_2 is there, but a weight stored as F8_E4M3 [48, 32] has no such "
        "scale"},
-      {"fp8_channel_scales", fp8_with([](fixture& f) {
-         f.add("m.weight_scale", storage_dtype::bf16, {n, 1});
-       }),
-       "linear \"m\": weight_scale is BF16 [48, 1], which means FP8 with channel scales, which is "
-       "not supported yet"},
-      {"fp8_block_scales_by_the_plain_name", fp8_with([](fixture& f) {
+      {"fp8_scales_of_another_grid", fp8_with([](fixture& f) {
          f.add("m.weight_scale", storage_dtype::f32, {2, 2});
        }),
-       "linear \"m\": weight_scale is F32 [2, 2], which means FP8 with block scales, which is not "
-       "supported yet"},
-      {"fp8_block_scales", fp8_with([](fixture& f) {
+       "linear \"m\": weight_scale is F32 [2, 2], but F32 [] (tensor), F32 [48, 1] (channel) or "
+       "F32 [1, 1] (128x128 blocks), or the same in BF16, is expected"},
+      {"fp8_block_scales_of_another_grid", fp8_with([](fixture& f) {
+         f.erase("m.weight_scale");
+         f.add("m.weight_scale_inv", storage_dtype::f32, {1, 2});
+       }),
+       "linear \"m\": weight_scale_inv is F32 [1, 2], but F32 [1, 1] (128x128 blocks), or the same "
+       "in BF16, is expected"},
+      {"fp8_block_scales_beside_a_tensor_scale", fp8_with([](fixture& f) {
          f.add("m.weight_scale_inv", storage_dtype::f32, {1, 1});
        }),
-       foreign("weight_scale_inv", "FP8 with block scales")},
-      {"fp8_bf16_scale",
-       fp8_with([](fixture& f) { f.add("m.weight_scale", storage_dtype::bf16, {}); }),
-       "linear \"m\": weight_scale is BF16 [], but F32 [] is expected"},
+       "linear \"m\": weight_scale is there, but a weight stored as F8_E4M3 [48, 32] has no such "
+       "scale"},
+      {"fp8_f16_scale",
+       fp8_with([](fixture& f) { f.add("m.weight_scale", storage_dtype::f16, {}); }),
+       "linear \"m\": weight_scale is F16 [], but F32 [] (tensor), F32 [48, 1] (channel) or F32 "
+       "[1, "
+       "1] (128x128 blocks), or the same in BF16, is expected"},
       {"fp8_of_other_shape", fp8_with([](fixture& f) {
          f.tensors["m.weight"].shape = {k, n};
        }),
@@ -208,16 +384,13 @@ std::vector<refused> refused_linears() {
        "and F16 are"},
       {"bias", dense_with([](fixture& f) { f.add("m.bias", storage_dtype::bf16, {n}); }),
        foreign("bias", "a linear layer with a bias")},
-      {"compressed_tensors_nvfp4",
-       [](fixture& f) {
-         f.add("m.weight_packed", storage_dtype::u8, {n, k / 2});
-         f.add("m.weight_scale", storage_dtype::f8_e4m3, {n, k / 16});
-         f.add("m.weight_global_scale", storage_dtype::f32, {1});
-       },
-       foreign("weight_packed", packed)},
-      {"divisor_beside_a_plain_weight",
+      {"compressed_tensors_integers",
+       dense_with([](fixture& f) { f.add("m.weight_zero_point", storage_dtype::i8, {n}); }),
+       foreign("weight_zero_point", "compressed-tensors' integer format")},
+      {"divisor_beside_a_multiplier",
        nvfp4_with([](fixture& f) { f.add("m.weight_global_scale", storage_dtype::f32, {1}); }),
-       foreign("weight_global_scale", packed)},
+       "linear \"m\": weight_global_scale is there, but a weight stored as U8 [48, 16] has no such "
+       "scale"},
       {"awq_pre_scale",
        nvfp4_with([](fixture& f) { f.add("m.pre_quant_scale", storage_dtype::bf16, {k}); }),
        foreign("pre_quant_scale", "ModelOpt's AWQ format")},

@@ -203,9 +203,10 @@ TEST_F(repository_sharded, collects_every_problem_and_keeps_what_is_readable) {
 
 TEST_F(repository_sharded, accounts_for_every_tensor) {
   write("model.safetensors",
-        shard({"used", "p", "q", "r", "s", "model.visual.blocks.0.attn.qkv.weight", "x.input_scale",
-               "x.k_scale", "x.v_scale"}));
+        shard({"used", "p", "q", "r", "s", "model.visual.blocks.0.attn.qkv.weight", "x.weight",
+               "x.input_scale", "x.k_scale", "x.v_scale"}));
   repository tensors(dir_.path());
+  tensors.claim("x.weight");
   EXPECT_EQ(tensors.claim("used").name, "used");
   EXPECT_EQ(tensors.claim("used").name, "used");
   EXPECT_EQ(tensors.unused(), (std::vector<std::string>{"p", "q", "r", "s"}));
@@ -217,6 +218,16 @@ TEST_F(repository_sharded, accounts_for_every_tensor) {
             dir_.path().string() + ": tensor \"none\" is missing from the checkpoint");
   for (char const* const name : {"p", "q", "r", "s"}) tensors.claim(name);
   EXPECT_EQ(error_of([&] { tensors.require_all_used(); }), "");
+}
+
+TEST_F(repository_sharded, ignores_a_scale_only_beside_its_module) {
+  write("model.safetensors", shard({"x.weight", "xy.input_scale", "x.y.k_scale", "a.v_scale"}));
+  repository tensors(dir_.path());
+  tensors.claim("x.weight");
+  EXPECT_EQ(tensors.unused(),
+            (std::vector<std::string>{"a.v_scale", "x.y.k_scale", "xy.input_scale"}));
+  tensors.forget_claims();
+  EXPECT_EQ(tensors.unused().size(), 4u);
 }
 
 TEST_F(repository_sharded, ignores_no_name_that_only_looks_like_an_ignored_one) {
