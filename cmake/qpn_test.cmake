@@ -22,3 +22,18 @@ function(qpn_add_test name)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()
+
+# qpn_add_gpu_program(name timeout_seconds source...)
+# An executable of CUDA sources that a machine with nothing but a driver can run. As a test it is labelled gpu, and is
+# skipped as a whole where it exits 77: there is no GPU.
+function(qpn_add_gpu_program name timeout)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE qpn::cuda qpn_warnings)
+  set_target_properties(${name} PROPERTIES
+    CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static)
+  if(QPN_BUILD_TESTS)
+    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
+    # One after another: they fill the GPU, and some of them most of its memory.
+    set_tests_properties(${name} PROPERTIES LABELS gpu TIMEOUT ${timeout} SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
+  endif()
+endfunction()

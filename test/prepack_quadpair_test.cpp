@@ -16,6 +16,7 @@
 #include "support/devices.hpp"
 #include "support/published_weight.hpp"
 #include "support/random.hpp"
+#include "support/weight_pieces.hpp"
 
 // prepack, unpack and reference::dequant on layout sm70_quadpair.
 
@@ -29,23 +30,18 @@ using qpn::scale_mode;
 using qpn::status;
 using qpn::status_code;
 using qpn::test::all_weight_kinds;
+using qpn::test::blank_parts;
+using qpn::test::expect_same_parts;
 using qpn::test::published_part;
 using qpn::test::published_weight;
 using qpn::test::random_source;
+using qpn::test::unpacked_views;
+using qpn::test::volta_layout_of;
 using qpn::test::weight_kind;
-
-packed_layout volta_layout(published_weight const& weight) {
-  packed_layout const& cpu = weight.layout();
-  packed_layout layout;
-  status const made = qpn::make_packed_layout(cpu.format, cpu.scale, cpu.n, cpu.k, cpu.code_type,
-                                              qpn::test::volta_v100(), layout);
-  EXPECT_TRUE(made.ok()) << made.what;
-  return layout;
-}
 
 /// Packs into bytes that were not zero before.
 status pack_for_volta(published_weight const& weight, std::vector<std::byte>& bytes) {
-  packed_layout const layout = volta_layout(weight);
+  packed_layout const layout = volta_layout_of(weight);
   bytes.assign(static_cast<std::size_t>(layout.total_bytes), std::byte{0xcd});
   std::vector<qpn::weight_part> const parts = weight.views();
   return qpn::prepack(layout, parts.data(), parts.size(), bytes.data());
@@ -65,41 +61,19 @@ void expect_round_trip(published_weight& weight) {
   std::vector<std::byte> bytes;
   status const packed = pack_for_volta(weight, bytes);
   ASSERT_TRUE(packed.ok()) << packed.what;
-  std::deque<published_part> out;
-  std::vector<qpn::unpacked_part> views;
-  for (published_part const& part : weight.parts()) {
-    out.push_back({part.n, std::vector<std::uint8_t>(part.codes.size(), 0xcd),
-                   std::vector<std::uint8_t>(part.block_scales.size(), 0xcd), std::nanf(""),
-                   std::vector<float>(part.channel_scales.size(), std::nanf(""))});
-    published_part& to = out.back();
-    views.push_back({to.n, to.codes.data(), to.block_scales.data(), &to.global_scale,
-                     to.channel_scales.empty() ? nullptr : to.channel_scales.data()});
-  }
+  std::deque<published_part> out = blank_parts(weight.parts(), std::nanf(""));
+  std::vector<qpn::unpacked_part> const views = unpacked_views(out);
   status const unpacked =
-      qpn::unpack({volta_layout(weight), bytes.data()}, views.data(), views.size());
+      qpn::unpack({volta_layout_of(weight), bytes.data()}, views.data(), views.size());
   ASSERT_TRUE(unpacked.ok()) << unpacked.what;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    published_part const from = canonical(weight.parts()[i]);
-    EXPECT_EQ(out[i].codes, from.codes) << "part " << i;
-    EXPECT_EQ(out[i].block_scales, from.block_scales) << "part " << i;
-    EXPECT_EQ(out[i].channel_scales, from.channel_scales) << "part " << i;
-    if (weight.layout().scale == scale_mode::tensor) {
-      EXPECT_EQ(out[i].global_scale, from.global_scale) << "part " << i;
-    }
-  }
+  std::deque<published_part> expected;
+  for (published_part const& part : weight.parts()) expected.push_back(canonical(part));
+  expect_same_parts(out, expected, weight.layout().scale == scale_mode::tensor);
 }
 
 /// Parts of 1 to 130 rows together.
 std::vector<std::int64_t> random_parts(scale_mode scale, random_source& random) {
-  std::int64_t left = random.integer(1, 130);
-  std::vector<std::int64_t> rows;
-  while (left > 0) {
-    std::int64_t n = random.integer(1, left);
-    if (scale == scale_mode::tensor && n < left) n = n < 32 ? left : n / 32 * 32;
-    rows.push_back(n);
-    left -= n;
-  }
-  return rows;
+  return qpn::test::random_part_rows(scale, random, 130);
 }
 
 std::int64_t random_k(format_id format, random_source& random) {
@@ -110,7 +84,7 @@ std::int64_t random_k(format_id format, random_source& random) {
 class quadpair_image {
  public:
   explicit quadpair_image(published_weight& weight)
-      : layout_(volta_layout(weight)), bytes_(static_cast<std::size_t>(layout_.total_bytes)) {
+      : layout_(volta_layout_of(weight)), bytes_(static_cast<std::size_t>(layout_.total_bytes)) {
     std::size_t row = 0;
     for (published_part const& published : weight.parts()) {
       published_part const part = canonical(published);
@@ -274,7 +248,7 @@ TEST(prepack_quadpair, unpack_skips_what_is_not_asked_for) {
   std::vector<std::byte> bytes;
   ASSERT_TRUE(pack_for_volta(weight, bytes).ok());
   qpn::unpacked_part const nothing{70, nullptr, nullptr, nullptr, nullptr};
-  EXPECT_TRUE(qpn::unpack({volta_layout(weight), bytes.data()}, &nothing, 1).ok());
+  EXPECT_TRUE(qpn::unpack({volta_layout_of(weight), bytes.data()}, &nothing, 1).ok());
 }
 
 TEST(prepack_quadpair, packed_weights_have_the_published_values) {
@@ -291,7 +265,7 @@ TEST(prepack_quadpair, packed_weights_have_the_published_values) {
       std::vector<double> published(count);
       std::vector<double> packed(count, std::nan(""));
       qpn::reference::dequant(weight.layout(), parts.data(), parts.size(), published.data());
-      qpn::reference::dequant({volta_layout(weight), bytes.data()}, packed.data());
+      qpn::reference::dequant({volta_layout_of(weight), bytes.data()}, packed.data());
       for (std::size_t i = 0; i < count; ++i) {
         ASSERT_EQ(packed[i], published[i]) << i;
         ASSERT_EQ(std::signbit(packed[i]), std::signbit(published[i])) << i;
@@ -307,7 +281,7 @@ TEST(prepack_quadpair, negative_block_scales_move_their_signs_into_the_codes) {
   part.global_scale = 1.0f;
   std::vector<std::byte> bytes;
   ASSERT_TRUE(pack_for_volta(weight, bytes).ok());
-  packed_weight const packed{volta_layout(weight), bytes.data()};
+  packed_weight const packed{volta_layout_of(weight), bytes.data()};
   std::vector<std::uint8_t> codes(part.codes.size());
   std::vector<std::uint8_t> scales(part.block_scales.size());
   qpn::unpacked_part const out{3, codes.data(), scales.data(), nullptr, nullptr};
@@ -381,7 +355,7 @@ TEST(prepack_quadpair, small_bf16_weights_keep_their_exact_values) {
   plant_word(weight, 0, 1, 0x8001u);  // the smallest negative number
   std::vector<std::byte> bytes;
   ASSERT_TRUE(pack_for_volta(weight, bytes).ok());
-  packed_weight const packed{volta_layout(weight), bytes.data()};
+  packed_weight const packed{volta_layout_of(weight), bytes.data()};
   EXPECT_EQ(qpn::reference::weight_at(packed, 0, 0), 0x1.cp-31);
   EXPECT_EQ(qpn::reference::weight_at(packed, 0, 1), -0x1p-133);
 }
@@ -431,6 +405,6 @@ TEST(prepack_quadpair, cpu_gemm_refuses_the_layout) {
   args.y = y.data();
   args.ldy = 3;
   qpn::cpu::thread_pool pool(1);
-  EXPECT_EQ(qpn::cpu::gemm({volta_layout(weight), bytes.data()}, args, pool).code,
+  EXPECT_EQ(qpn::cpu::gemm({volta_layout_of(weight), bytes.data()}, args, pool).code,
             status_code::invalid_value);
 }

@@ -42,27 +42,11 @@ status pack_status(published_weight& weight) {
 /// Unpacks into new parts and compares every byte with what was packed.
 void expect_round_trip(published_weight& weight) {
   packed_weight const packed = weight.pack();
-  std::deque<published_part> out;
-  std::vector<qpn::unpacked_part> views;
-  for (published_part const& part : weight.parts()) {
-    out.push_back({part.n, std::vector<std::uint8_t>(part.codes.size(), 0xcd),
-                   std::vector<std::uint8_t>(part.block_scales.size(), 0xcd), std::nanf(""),
-                   std::vector<float>(part.channel_scales.size(), std::nanf(""))});
-    published_part& to = out.back();
-    views.push_back({to.n, to.codes.data(), to.block_scales.data(), &to.global_scale,
-                     to.channel_scales.empty() ? nullptr : to.channel_scales.data()});
-  }
+  std::deque<published_part> out = qpn::test::blank_parts(weight.parts(), std::nanf(""));
+  std::vector<qpn::unpacked_part> const views = qpn::test::unpacked_views(out);
   status const unpacked = qpn::unpack(packed, views.data(), views.size());
   ASSERT_TRUE(unpacked.ok()) << unpacked.what;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    published_part const& from = weight.parts()[i];
-    EXPECT_EQ(out[i].codes, from.codes) << "part " << i;
-    EXPECT_EQ(out[i].block_scales, from.block_scales) << "part " << i;
-    EXPECT_EQ(out[i].channel_scales, from.channel_scales) << "part " << i;
-    if (weight.layout().scale == scale_mode::tensor) {
-      EXPECT_EQ(out[i].global_scale, from.global_scale) << "part " << i;
-    }
-  }
+  qpn::test::expect_same_parts(out, weight.parts(), weight.layout().scale == scale_mode::tensor);
 }
 
 std::vector<std::int64_t> random_parts(scale_mode scale, random_source& random) {

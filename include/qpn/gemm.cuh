@@ -47,9 +47,7 @@ template <class Format>
   if (status const checked = detail::check_workspace(plan, workspace); !checked.ok()) {
     return checked;
   }
-  std::size_t const zero_bytes = workspace.zero_bytes > plan.workspace_zero_bytes
-                                     ? workspace.zero_bytes
-                                     : plan.workspace_zero_bytes;
+  std::size_t const zero_bytes = detail::zero_bytes_of(plan, workspace);
   return detail::launch_outcome(cudaMemsetAsync(workspace.data, 0, zero_bytes, stream),
                                 "init_workspace: setting the workspace to 0 failed",
                                 "init_workspace: setting the workspace to 0 failed");

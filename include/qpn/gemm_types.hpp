@@ -173,12 +173,18 @@ struct gemm_workspace {
   return ld <= (std::numeric_limits<std::int64_t>::max)() / 8 / (m < 1 ? 1 : m);
 }
 
+/// Bytes of the part of a workspace that must be 0 between the plan's calls.
+template <class Format>
+[[nodiscard]] constexpr std::size_t zero_bytes_of(gemm_plan<Format> const& plan,
+                                                  workspace_view workspace) noexcept {
+  return workspace.zero_bytes > plan.workspace_zero_bytes ? workspace.zero_bytes
+                                                          : plan.workspace_zero_bytes;
+}
+
 template <class Format>
 [[nodiscard]] status check_workspace(gemm_plan<Format> const& plan,
                                      workspace_view workspace) noexcept {
-  std::size_t const extra = workspace.zero_bytes > plan.workspace_zero_bytes
-                                ? workspace.zero_bytes - plan.workspace_zero_bytes
-                                : 0;
+  std::size_t const extra = zero_bytes_of(plan, workspace) - plan.workspace_zero_bytes;
   if (workspace.bytes < plan.workspace_bytes || workspace.bytes - plan.workspace_bytes < extra) {
     return {status_code::workspace_too_small, 0,
             "gemm: the workspace has fewer bytes than the plan's workspace_bytes, or the needs of "

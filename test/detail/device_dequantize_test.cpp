@@ -11,6 +11,7 @@
 #include <qpn/reference/dequant.hpp>
 #include <vector>
 
+#include "support/aligned_bytes.hpp"
 #include "support/published_weight.hpp"
 #include "support/random.hpp"
 #include "support/serial_lane.hpp"
@@ -68,7 +69,7 @@ std::vector<float> rounded_weights(published_weight const& weight) {
 /// Packs for Volta.
 aligned_bytes pack(published_weight const& weight) {
   packed_layout const layout = qpn::test::volta_layout_of(weight);
-  aligned_bytes bytes(layout.total_bytes);
+  aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
   std::vector<qpn::weight_part> const parts = weight.views();
   EXPECT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), bytes.data()).ok());
   return bytes;

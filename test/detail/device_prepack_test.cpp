@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <qpn/detail/device_prepack.hpp>
 #include <qpn/prepack.hpp>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/aligned_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/published_weight.hpp"
 #include "support/random.hpp"
@@ -87,7 +89,7 @@ struct packed_fixture {
       : random(7),
         weight(kind, {67}, 48, random),
         layout(qpn::test::volta_layout_of(weight)),
-        bytes(layout.total_bytes) {
+        bytes(static_cast<std::size_t>(layout.total_bytes)) {
     std::vector<qpn::weight_part> const parts = weight.views();
     EXPECT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), bytes.data()).ok());
   }
@@ -115,7 +117,7 @@ TEST(device_prepack, pieces_in_any_order_write_the_bytes_of_the_host_and_each_of
       std::vector<qpn::weight_part> const parts = weight.views();
       ASSERT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), host.data()).ok());
 
-      aligned_bytes device(layout.total_bytes);
+      aligned_bytes device(static_cast<std::size_t>(layout.total_bytes));
       store_counts stores{device.data(), std::vector<int>(device.size())};
       prepack_report report;
       for (weight_piece const& piece : qpn::test::cut(weight, random)) {
@@ -158,7 +160,7 @@ TEST(device_prepack, the_report_is_the_status_of_the_host) {
       packed_layout const layout = qpn::test::volta_layout_of(weight);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k
                                       << ", seed " << random.seed());
-      aligned_bytes bytes(layout.total_bytes);
+      aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
       std::vector<qpn::weight_part> const parts = weight.views();
       status const host = qpn::prepack(layout, parts.data(), parts.size(), bytes.data());
       ASSERT_FALSE(host.ok());
@@ -204,29 +206,16 @@ TEST(device_prepack, unpacked_pieces_are_what_the_host_unpacks) {
       packed_layout const layout = qpn::test::volta_layout_of(weight);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k
                                       << ", seed " << random.seed());
-      aligned_bytes bytes(layout.total_bytes);
+      aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
       std::vector<qpn::weight_part> const parts = weight.views();
       ASSERT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), bytes.data()).ok());
       packed_weight const packed{layout, bytes.data()};
 
-      auto const blank = [&] {
-        std::vector<published_part> out;
-        for (published_part const& part : weight.parts()) {
-          out.push_back({part.n, std::vector<std::uint8_t>(part.codes.size(), 0xcd),
-                         std::vector<std::uint8_t>(part.block_scales.size(), 0xcd), -1.0f,
-                         std::vector<float>(part.channel_scales.size(), -1.0f)});
-        }
-        return out;
-      };
-      std::vector<published_part> host = blank();
-      std::vector<qpn::unpacked_part> views;
-      for (published_part& part : host) {
-        views.push_back({part.n, part.codes.data(), part.block_scales.data(), &part.global_scale,
-                         part.channel_scales.data()});
-      }
+      std::deque<published_part> host = qpn::test::blank_parts(weight.parts(), -1.0f);
+      std::vector<qpn::unpacked_part> const views = qpn::test::unpacked_views(host);
       ASSERT_TRUE(qpn::unpack(packed, views.data(), views.size()).ok());
 
-      std::vector<published_part> device = blank();
+      std::deque<published_part> device = qpn::test::blank_parts(weight.parts(), -1.0f);
       prepack_report report;
       for (weight_piece const& piece : qpn::test::cut(weight, random)) {
         published_part& to = device[piece.part];
@@ -240,12 +229,7 @@ TEST(device_prepack, unpacked_pieces_are_what_the_host_unpacks) {
         ASSERT_TRUE(unpacked.ok()) << unpacked.what;
       }
       EXPECT_TRUE(qpn::to_status(report, layout).ok());
-      for (std::size_t i = 0; i < host.size(); ++i) {
-        EXPECT_EQ(device[i].codes, host[i].codes) << "part " << i;
-        EXPECT_EQ(device[i].block_scales, host[i].block_scales) << "part " << i;
-        EXPECT_EQ(device[i].channel_scales, host[i].channel_scales) << "part " << i;
-        EXPECT_EQ(device[i].global_scale, host[i].global_scale) << "part " << i;
-      }
+      qpn::test::expect_same_parts(device, host);
     }
   }
 }
@@ -266,7 +250,7 @@ TEST(device_prepack, unpacking_rows_of_several_parts_is_reported_as_the_host_ref
   published_weight weight({format_id::fp8, scale_mode::tensor, dtype::f16}, {64, 32, 5}, 16,
                           random);
   packed_layout const layout = qpn::test::volta_layout_of(weight);
-  aligned_bytes bytes(layout.total_bytes);
+  aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
   std::vector<qpn::weight_part> const parts = weight.views();
   ASSERT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), bytes.data()).ok());
   packed_weight const packed{layout, bytes.data()};

@@ -119,16 +119,6 @@ status launch_prepack(packed_layout const& layout, weight_part const& rows, std:
 
 }  // namespace
 
-char const* missing_device() {
-  int count = 0;
-  cudaError_t const error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return cudaGetErrorName(error);
-  }
-  return count == 0 ? "no device" : nullptr;
-}
-
 status device_info_of(int device, device_info& out) {
   return query_device_info(device, out);
 }

@@ -15,9 +15,6 @@
 
 namespace qpn::test {
 
-/// Why no GPU test can run, or null where a device is there.
-[[nodiscard]] char const* missing_device();
-
 [[nodiscard]] status device_info_of(int device, device_info& out);
 
 struct gpu_piece {

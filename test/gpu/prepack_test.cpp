@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
@@ -30,13 +31,6 @@ using qpn::test::published_weight;
 using qpn::test::random_source;
 using qpn::test::weight_kind;
 
-class gpu_prepack : public testing::Test {
- protected:
-  void SetUp() override {
-    if (char const* const missing = qpn::test::missing_device()) GTEST_SKIP() << missing;
-  }
-};
-
 published_weight random_weight(weight_kind kind, random_source& random) {
   return published_weight(kind, qpn::test::random_part_rows(kind.scale, random),
                           qpn::test::random_reduction_length(kind.format, random), random);
@@ -62,7 +56,7 @@ std::vector<std::byte> pack(published_weight const& weight, status& packed) {
 
 }  // namespace
 
-TEST_F(gpu_prepack, pieces_in_any_order_are_the_bytes_of_the_host) {
+TEST(gpu_prepack, pieces_in_any_order_are_the_bytes_of_the_host) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     random_source random(seed);
     for (weight_kind const kind : all_weight_kinds) {
@@ -87,7 +81,7 @@ TEST_F(gpu_prepack, pieces_in_any_order_are_the_bytes_of_the_host) {
   }
 }
 
-TEST_F(gpu_prepack, the_report_is_the_status_of_the_host) {
+TEST(gpu_prepack, the_report_is_the_status_of_the_host) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     random_source random(seed);
     for (weight_kind const kind : all_weight_kinds) {
@@ -113,7 +107,7 @@ TEST_F(gpu_prepack, the_report_is_the_status_of_the_host) {
   }
 }
 
-TEST_F(gpu_prepack, unpacked_parts_are_what_the_host_unpacks) {
+TEST(gpu_prepack, unpacked_parts_are_what_the_host_unpacks) {
   random_source random(3);
   for (weight_kind const kind : all_weight_kinds) {
     published_weight weight = random_weight(kind, random);
@@ -123,42 +117,27 @@ TEST_F(gpu_prepack, unpacked_parts_are_what_the_host_unpacks) {
     status host;
     std::vector<std::byte> const bytes = pack(weight, host);
     ASSERT_TRUE(host.ok()) << host.what;
-    auto const views = [](std::vector<published_part>& parts) {
-      std::vector<qpn::unpacked_part> out;
-      for (published_part& part : parts) {
-        out.push_back({part.n, part.codes.data(), part.block_scales.data(), &part.global_scale,
-                       part.channel_scales.data()});
-      }
-      return out;
-    };
-    std::vector<published_part> expected(weight.parts().begin(), weight.parts().end());
-    std::vector<qpn::unpacked_part> const expected_views = views(expected);
-    ASSERT_TRUE(
-        qpn::unpack({layout, bytes.data()}, expected_views.data(), expected_views.size()).ok());
-    std::vector<published_part> found(weight.parts().begin(), weight.parts().end());
-    for (published_part& part : found) {
-      part.codes.assign(part.codes.size(), 0xcd);
-      part.block_scales.assign(part.block_scales.size(), 0xcd);
-      part.channel_scales.assign(part.channel_scales.size(), -1.0f);
+    std::deque<published_part> expected = weight.parts();
+    std::vector<qpn::unpacked_part> const views = qpn::test::unpacked_views(expected);
+    ASSERT_TRUE(qpn::unpack({layout, bytes.data()}, views.data(), views.size()).ok());
+    // What the layout has no use for stays as it was on both sides.
+    std::deque<published_part> found = qpn::test::blank_parts(weight.parts(), -1.0f);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      found[i].global_scale = weight.parts()[i].global_scale;
     }
     std::int64_t row = 0;
-    for (qpn::unpacked_part const& part : views(found)) {
+    for (qpn::unpacked_part const& part : qpn::test::unpacked_views(found)) {
       prepack_report report;
       status const unpacked = qpn::test::unpack_on_gpu({layout, bytes.data()}, row, part, report);
       ASSERT_TRUE(unpacked.ok()) << unpacked.what;
       EXPECT_TRUE(qpn::to_status(report, layout).ok());
       row += part.n;
     }
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      EXPECT_EQ(found[i].codes, expected[i].codes) << "part " << i;
-      EXPECT_EQ(found[i].block_scales, expected[i].block_scales) << "part " << i;
-      EXPECT_EQ(found[i].channel_scales, expected[i].channel_scales) << "part " << i;
-      EXPECT_EQ(found[i].global_scale, expected[i].global_scale) << "part " << i;
-    }
+    qpn::test::expect_same_parts(found, expected);
   }
 }
 
-TEST_F(gpu_prepack, dequantized_rows_are_the_reference_rounded_once) {
+TEST(gpu_prepack, dequantized_rows_are_the_reference_rounded_once) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     random_source random(seed);
     for (weight_kind const kind : all_weight_kinds) {
@@ -212,7 +191,7 @@ TEST_F(gpu_prepack, dequantized_rows_are_the_reference_rounded_once) {
   }
 }
 
-TEST_F(gpu_prepack, device_info_makes_layouts) {
+TEST(gpu_prepack, device_info_makes_layouts) {
   qpn::device_info info;
   ASSERT_TRUE(qpn::test::device_info_of(0, info).ok());
   EXPECT_GE(info.compute_capability, 70);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/aligned_bytes.hpp"
 #include "support/devices.hpp"
 #include "support/emulator/emulator.hpp"
 #include "support/published_weight.hpp"
@@ -94,21 +95,6 @@ class program_lane {
 
  private:
   emulated_lane* lane_;
-};
-
-/// Memory with an address that is a multiple of 256.
-class aligned_bytes {
- public:
-  explicit aligned_bytes(std::size_t bytes, std::byte fill = std::byte{0xcd})
-      : bytes_(bytes), storage_(bytes + 512, fill) {}
-  [[nodiscard]] std::byte* data() {
-    return storage_.data() + (256 - reinterpret_cast<std::uintptr_t>(storage_.data()) % 256) % 256;
-  }
-  [[nodiscard]] std::size_t size() const { return bytes_; }
-
- private:
-  std::size_t bytes_;
-  std::vector<std::byte> storage_;
 };
 
 /// A weight packed for a GPU with so many multiprocessors, and its values.

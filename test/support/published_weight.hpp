@@ -126,4 +126,41 @@ class published_weight {
   std::vector<std::byte> bytes_;
 };
 
+/// Parts of the same sizes to unpack into, of codes 0xcd and scales that are `scale`.
+[[nodiscard]] inline std::deque<published_part> blank_parts(std::deque<published_part> const& like,
+                                                            float scale) {
+  std::deque<published_part> parts;
+  for (published_part const& part : like) {
+    parts.push_back({part.n, std::vector<std::uint8_t>(part.codes.size(), 0xcd),
+                     std::vector<std::uint8_t>(part.block_scales.size(), 0xcd), scale,
+                     std::vector<float>(part.channel_scales.size(), scale)});
+  }
+  return parts;
+}
+
+/// Where unpack is to write all of the parts.
+[[nodiscard]] inline std::vector<unpacked_part> unpacked_views(std::deque<published_part>& parts) {
+  std::vector<unpacked_part> views;
+  for (published_part& part : parts) {
+    views.push_back({part.n, part.codes.data(), part.block_scales.data(), &part.global_scale,
+                     part.channel_scales.empty() ? nullptr : part.channel_scales.data()});
+  }
+  return views;
+}
+
+/// Every byte of the parts; the fp32 scale of a part where `with_global_scale`.
+inline void expect_same_parts(std::deque<published_part> const& found,
+                              std::deque<published_part> const& expected,
+                              bool with_global_scale = true) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].codes, expected[i].codes) << "part " << i;
+    EXPECT_EQ(found[i].block_scales, expected[i].block_scales) << "part " << i;
+    EXPECT_EQ(found[i].channel_scales, expected[i].channel_scales) << "part " << i;
+    if (with_global_scale) {
+      EXPECT_EQ(found[i].global_scale, expected[i].global_scale) << "part " << i;
+    }
+  }
+}
+
 }  // namespace qpn::test

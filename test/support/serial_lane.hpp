@@ -65,23 +65,4 @@ void run_serially(std::int64_t blocks, int threads, bool backwards, store_counts
   }
 }
 
-/// Bytes at a multiple of 128 bytes, as device memory has them.
-class aligned_bytes {
- public:
-  explicit aligned_bytes(std::int64_t size, std::byte fill = std::byte{0xcd})
-      : lines_(static_cast<std::size_t>(size + 127) / 128), size_(static_cast<std::size_t>(size)) {
-    for (std::size_t i = 0; i < size_; ++i) data()[i] = fill;
-  }
-
-  [[nodiscard]] std::byte* data() { return lines_.data()->bytes; }
-  [[nodiscard]] std::size_t size() const { return size_; }
-
- private:
-  struct alignas(128) line {
-    std::byte bytes[128];
-  };
-  std::vector<line> lines_;
-  std::size_t size_;
-};
-
 }  // namespace qpn::test

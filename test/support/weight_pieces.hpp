@@ -34,10 +34,11 @@ struct weight_piece {
   return layout;
 }
 
-/// Parts of 1 to 200 rows together; with a tensor scale all but the last are whole tiles.
+/// Parts of 1 to `most` rows together; with a tensor scale all but the last are whole tiles.
 [[nodiscard]] inline std::vector<std::int64_t> random_part_rows(scale_mode scale,
-                                                                random_source& random) {
-  std::int64_t left = random.integer(1, 200);
+                                                                random_source& random,
+                                                                std::int64_t most = 200) {
+  std::int64_t left = random.integer(1, most);
   std::vector<std::int64_t> rows;
   while (left > 0) {
     std::int64_t n = random.integer(1, left);

@@ -4,9 +4,9 @@
 They were written without sight of the training phrases (phrases.py) or of the first set's results. No word occurs in a
 list of words.py, and no sentence, fence, request verb or system prompt occurs in documents.py.
 """
-from words import _lists
+from words import word_lists
 
-WORDS = _lists("""
+WORDS = word_lists("""
 first: Alasdair Beatrix Caspian Delphine Esteban Freya Giacomo Hyacinth Ingeborg Jarmila Kwame Linnea Matthias Nkechi
 first: Octavia Piotr Quincy Rafael Saoirse Tobias Uchenna Valentina Wilhelmina Xavier Ysolde Zainab Anaïs Zoltán
 first: Mei-Lin D'Arcy

@@ -7,7 +7,7 @@ model learns to copy spelling it has never seen instead of a vocabulary of names
 """
 
 
-def _lists(text):
+def word_lists(text):
     """Parses lines of the form `kind: word word ...`; words of one entry are joined by `_`."""
     out = {}
     for line in text.strip().splitlines():
@@ -16,7 +16,7 @@ def _lists(text):
     return out
 
 
-TRAIN = _lists("""
+TRAIN = word_lists("""
 first: Anna Ben Clara David Elena Felix Grace Hugo Irene Jonas Karin Louis Maria Nils Olga Peter Rosa Samuel Tara Umberto
 first: Vera Walter Xenia Yusuf Zoe Amir Bella Carlos Dana Emil Farah Georg Hana Ivan Julia Kofi Lena Marco Nadia Omar
 first: Paula Quentin Rahul Sofia Tomas Ursula Viktor Wanda Ximena Yara Zeno Aiko Björn Chloé Diego Eva Fernando Gitte Henrik
@@ -88,7 +88,7 @@ venue: Museum Office Park Pavilion Plaza Restaurant Room School Stadium Terrace 
 street: Avenue Boulevard Lane Road Square Street Way
 """)
 
-HELD_OUT = _lists("""
+HELD_OUT = word_lists("""
 first: Abigail Bartholomew Cordelia Dmitri Eleanor Fiona Gideon Harriet Isidore Jocelyn Katarzyna Leopold Magnus Niamh
 first: Ottavia Percival Rosalind Sigrid Thaddeus Ulyana Vincenzo Winifred Yevgeny Zelda Apolline Céline Jürgen Malachi
 first: Mary-Beth Oluwaseun

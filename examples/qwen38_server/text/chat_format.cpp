@@ -2,14 +2,11 @@
 #include "text/chat_format.hpp"
 
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "support/error.hpp"
 #include "text/sha256.hpp"
+#include "text/text_file.hpp"
 
 namespace qwen38::text {
 namespace {
@@ -31,14 +28,6 @@ constexpr std::array known_formats = {
 
 known_format const& entry(chat_format format) noexcept {
   return format == chat_format::qwen38 ? known_formats[0] : known_formats[1];
-}
-
-std::string read_text(std::filesystem::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file)
-    throw error(error_kind::io, path.string() + ": cannot be read: " + std::strerror(errno));
-  return text;
 }
 
 [[noreturn]] void corrupt(std::string const& name, std::string const& what) {

@@ -2,15 +2,12 @@
 #include "text/tokenizer.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "support/error.hpp"
 #include "text/pretokenizer.hpp"
+#include "text/text_file.hpp"
 #include "text/unicode.hpp"
 #include "text/utf8.hpp"
 
@@ -19,31 +16,26 @@ namespace {
 
 constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
 
-std::string read_text(std::filesystem::path const& path) {
+std::string read_tokenizer_json(std::filesystem::path const& path) {
   if (!std::filesystem::is_regular_file(path)) {
     throw error(error_kind::not_found,
                 path.string() + ": no such file; a tokenizer.json was expected");
   }
-  std::ifstream file(path, std::ios::binary);
-  std::string json{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
-    throw error(error_kind::io, path.string() + ": cannot be read: " + std::strerror(errno));
-  }
-  return json;
+  return read_text(path);
 }
 
 }  // namespace
 
 tokenizer tokenizer::from_file(std::filesystem::path const& path) {
-  return from_json(read_text(path), path.string());
+  return from_json(read_tokenizer_json(path), path.string());
 }
 
 tokenizer tokenizer::from_checkpoint(std::filesystem::path const& directory) {
   auto const path = directory / "tokenizer.json";
   auto const config = directory / "tokenizer_config.json";
   if (!std::filesystem::exists(config)) return from_file(path);
-  return tokenizer(
-      parse_tokenizer_json(read_text(path), path.string(), read_text(config), config.string()));
+  return tokenizer(parse_tokenizer_json(read_tokenizer_json(path), path.string(), read_text(config),
+                                        config.string()));
 }
 
 tokenizer tokenizer::from_json(std::string_view json, std::string const& name) {

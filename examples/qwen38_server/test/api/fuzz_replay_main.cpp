@@ -3,13 +3,12 @@
 // the files named as arguments.
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
+#include "test/support/fuzz_replay.hpp"
 
 namespace {
 
@@ -39,10 +38,6 @@ std::vector<std::string> const fragments = {
     ",",       ":",         "\"",           "<|im_end|>",
     "{\"a\":", "\"n\":2,"};
 
-int run(std::string const& body) {
-  return LLVMFuzzerTestOneInput(reinterpret_cast<std::uint8_t const*>(body.data()), body.size());
-}
-
 std::string mutate(std::string body, std::mt19937& random) {
   auto const below = [&](std::size_t limit) { return limit == 0 ? 0 : random() % limit; };
   for (auto changes = 1 + below(4); changes > 0; --changes) {
@@ -62,20 +57,17 @@ std::string mutate(std::string body, std::mt19937& random) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  for (int i = 1; i < count; ++i) {
-    std::ifstream file(arguments[i], std::ios::binary);
-    run({std::istreambuf_iterator<char>(file), {}});
-  }
+  qwen38::testing::run_files(std::span(arguments, static_cast<std::size_t>(count)).subspan(1));
   if (count > 1) return 0;
   constexpr unsigned first_seed = 1;
   constexpr unsigned rounds = 4000;
-  for (auto const& body : seeds) run(body);
+  for (auto const& body : seeds) qwen38::testing::run_input(body);
   for (unsigned seed = first_seed; seed < first_seed + rounds; ++seed) {
     std::mt19937 random(seed);
     auto const body = mutate(seeds[seed % seeds.size()], random);
     // Read after a crash: the last line names the input.
     std::fprintf(stderr, "\rseed %u", seed);
-    run(body);
+    qwen38::testing::run_input(body);
   }
   std::fprintf(stderr, "\n%u bodies\n", rounds);
   return 0;

@@ -6,19 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
+#include "test/support/fuzz_replay.hpp"
 
 namespace {
-
-void run(std::string const& input) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<std::uint8_t const*>(input.data()), input.size());
-}
 
 std::vector<std::string> read_corpus(char const* path) {
   std::vector<std::string> inputs;
@@ -74,41 +70,11 @@ std::vector<std::string> const pieces = {"{",
                                          std::string(1, '\0'),
                                          "\xE2\x80\xA8"};
 
-std::string mutate(std::string text, std::vector<std::string> const& corpus,
-                   std::mt19937_64& random) {
-  auto const below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
-  for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
-    std::size_t const at = below(text.size() + 1);
-    std::size_t const length = below(24);
-    switch (below(7)) {
-      case 0: text.insert(at, pieces[below(pieces.size())]); break;
-      case 1: text.replace(at, length, pieces[below(pieces.size())]); break;
-      case 2: text.erase(at, length); break;
-      case 3: text.insert(below(text.size() + 1), text.substr(at, below(120))); break;
-      case 4:
-        if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
-        break;
-      case 5:
-        if (at < text.size()) text[at] = static_cast<char>('0' + below(10));
-        break;
-      default: {
-        std::string const& other = corpus[below(corpus.size())];
-        text.replace(at, length, other, below(other.size() + 1), below(120));
-        break;
-      }
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--input") {
-    for (int i = 2; i < argc; ++i) {
-      std::ifstream file(argv[i], std::ios::binary);
-      run({std::istreambuf_iterator<char>(file), {}});
-    }
+    qwen38::testing::run_files(std::span(argv, static_cast<std::size_t>(argc)).subspan(2));
     return 0;
   }
   if (argc != 3) {
@@ -125,9 +91,11 @@ int main(int argc, char** argv) {
   std::printf("%zu inputs, seed %llu, %d mutations\n", corpus.size(),
               static_cast<unsigned long long>(seed), rounds);
   std::fflush(stdout);
-  for (std::string const& input : corpus) run(input);
+  for (std::string const& input : corpus) qwen38::testing::run_input(input);
   std::mt19937_64 random(seed);
-  for (int round = 0; round < rounds; ++round)
-    run(mutate(corpus[random() % corpus.size()], corpus, random));
+  qwen38::testing::text_mutator const mutate{pieces, 24, 120, corpus};
+  for (int round = 0; round < rounds; ++round) {
+    qwen38::testing::run_input(mutate(corpus[random() % corpus.size()], random));
+  }
   return 0;
 }
