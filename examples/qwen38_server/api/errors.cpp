@@ -34,6 +34,10 @@ error_reply describe_own(error const& cause) {
       out.type = "server_overloaded";
       out.code = "server_overloaded";
       break;
+    case error_kind::unavailable:
+      out.status = 503;
+      out.code = "unavailable";
+      break;
     case error_kind::corrupt_data:
     case error_kind::io:
     case error_kind::internal:

@@ -161,6 +161,10 @@ std::uint64_t engine::submit(request wanted, std::shared_ptr<observer> sink) {
     if (failed_ || stopping_) {
       throw error(error_kind::internal, "The engine has stopped and takes no requests.");
     }
+    if (draining_) {
+      throw error(error_kind::unavailable,
+                  "The server is about to end and takes no requests; try again later.");
+    }
     if (live_.size() >= slots_.size() + options_.queue_limit) {
       throw error(error_kind::overloaded, "The queue is full: " + std::to_string(live_.size()) +
                                               " requests run or wait for " +
@@ -181,9 +185,20 @@ void engine::cancel(std::uint64_t ticket) noexcept {
   if (found != live_.end()) found->second->cancelled = true;
 }
 
+void engine::drain() noexcept {
+  std::scoped_lock const lock(mutex_);
+  draining_ = true;
+}
+
 service::state engine::get_state() const {
   std::scoped_lock const lock(mutex_);
-  return {live_.size() - queue_.size(), queue_.size(), slots_.size(), failed_};
+  state now;
+  now.running = live_.size() - queue_.size();
+  now.waiting = queue_.size();
+  now.lanes = slots_.size();
+  now.failed = failed_;
+  now.draining = draining_;
+  return now;
 }
 
 std::int64_t engine::max_context() const noexcept {

@@ -51,6 +51,7 @@ class engine final : public service {
 
   std::uint64_t submit(request wanted, std::shared_ptr<observer> sink) override;
   void cancel(std::uint64_t ticket) noexcept override;
+  void drain() noexcept override;
   [[nodiscard]] state get_state() const override;
   [[nodiscard]] std::int64_t max_context() const noexcept override;
   [[nodiscard]] bool supports_drafts() const noexcept override;
@@ -87,6 +88,7 @@ class engine final : public service {
   std::deque<std::shared_ptr<job>> queue_;
   std::uint64_t last_ticket_ = 0;
   bool stopping_ = false;
+  bool draining_ = false;
   bool failed_ = false;
 
   std::thread thread_;

@@ -40,7 +40,14 @@ struct request {
   bool starts_in_reasoning = false;       ///< the prompt ended with an open <think>
 };
 
-enum class finish_reason { stop, length, cancelled, failed };
+enum class finish_reason {
+  stop,
+  length,
+  cancelled,
+  queue_timeout,  ///< no lane within engine_options::queue_timeout (503)
+  deadline,       ///< not done within engine_options::request_timeout (504)
+  failed,
+};
 
 /// Text that became final in one step, never part of a UTF-8 scalar, never part of a stop string.
 struct output_delta {
@@ -53,7 +60,7 @@ struct usage_counts {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;  ///< accepted ids, the stop id included
   std::int64_t reasoning_tokens = 0;
-  std::int64_t cached_tokens = 0;
+  std::int64_t cached_tokens = 0;  ///< prompt tokens whose state came from the prefix cache
 };
 
 struct speculation_counts {
@@ -77,7 +84,7 @@ struct timing_ms {
 struct result {
   finish_reason finish = finish_reason::stop;
   std::optional<std::string> stop_string;  ///< the stop string that ended the text
-  std::string message;                     ///< one sentence if finish == failed
+  std::string message;                     ///< one sentence for queue_timeout, deadline and failed
   usage_counts usage;
   speculation_counts speculation;
   timing_ms timing;

@@ -15,6 +15,7 @@ enum class error_kind {
   corrupt_data,             ///< a file's contents contradict its format or each other (exit 2)
   io,                       ///< the operating system refused (exit 2)
   overloaded,               ///< no room in the queue now (429)
+  unavailable,              ///< takes no requests: it is about to end (503)
   internal,                 ///< a broken promise of our own (500, exit 1)
 };
 

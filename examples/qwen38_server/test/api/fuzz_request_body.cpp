@@ -34,6 +34,7 @@ class instant_service final : public engine::service {
     return 1;
   }
   void cancel(std::uint64_t /*ticket*/) noexcept override {}
+  void drain() noexcept override {}
   [[nodiscard]] state get_state() const override { return {}; }
   [[nodiscard]] std::int64_t max_context() const noexcept override { return 4096; }
   [[nodiscard]] bool supports_drafts() const noexcept override { return true; }

@@ -72,6 +72,10 @@ class scripted_service final : public engine::service {
     }
     auto written = write_(wanted);
     std::lock_guard const lock(mutex_);
+    if (draining_) {
+      throw error(error_kind::unavailable,
+                  "The server is about to end and takes no requests; try again later.");
+    }
     if (jobs_.size() >= options_.lanes + options_.queue) {
       throw error(error_kind::overloaded, "The queue is full; try again later.");
     }
@@ -89,10 +93,21 @@ class scripted_service final : public engine::service {
     changed_.notify_all();
   }
 
+  void drain() noexcept override {
+    std::lock_guard const lock(mutex_);
+    draining_ = true;
+  }
+
   [[nodiscard]] state get_state() const override {
     std::lock_guard const lock(mutex_);
     auto const running = std::min(jobs_.size(), options_.lanes);
-    return {running, jobs_.size() - running, options_.lanes, failed_};
+    state now;
+    now.running = running;
+    now.waiting = jobs_.size() - running;
+    now.lanes = options_.lanes;
+    now.failed = failed_;
+    now.draining = draining_;
+    return now;
   }
   [[nodiscard]] std::int64_t max_context() const noexcept override { return options_.context; }
   [[nodiscard]] bool supports_drafts() const noexcept override { return options_.drafts; }
@@ -194,6 +209,7 @@ class scripted_service final : public engine::service {
   std::uint64_t last_ticket_ = 0;
   std::size_t cancelled_ = 0;
   bool failed_ = false;
+  bool draining_ = false;
   bool ending_ = false;
   std::thread thread_;
 };
