@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs the programs that need a GPU under compute-sanitizer, each tool over all of them:
+#   bash test/sanitize.sh [--build DIR] [--jobs N] [memcheck|racecheck|synccheck|initcheck ...]
+# Without a tool all four run. DIR is a build of the preset cuda (default build/cuda).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build/cuda
+jobs=6
+tools=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build) build=${2:?--build needs a folder}; shift ;;
+    --jobs) jobs=${2:?--jobs needs a number}; shift ;;
+    memcheck | racecheck | synccheck | initcheck) tools+=("$1") ;;
+    -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
+    *) echo "sanitize.sh: unknown argument $1 (known: --build DIR, --jobs N and the four tools)" >&2; exit 2 ;;
+  esac
+  shift
+done
+[ ${#tools[@]} -gt 0 ] || tools=(memcheck racecheck synccheck initcheck)
+PATH=$PATH:/usr/local/cuda/bin
+command -v compute-sanitizer > /dev/null || { echo 'sanitize.sh: compute-sanitizer is not on the PATH; it comes with the CUDA toolkit' >&2; exit 2; }
+
+# One test asks for a device that does not exist, and the sanitizer reports the error it expects.
+everywhere=-gpu_device_info.a_device_that_is_not_there*
+# racecheck slows a launch down a thousand times: what repeats one launch often is left to the other tools.
+repeats=gpu_gemm_launch.gives_the_same_bits_every_time:gpu_gemm_launch.*stream*:gpu/gpu_gemm_projection.*
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+check() { # TOOL PROGRAM SHARD SHARDS
+  local log="$logs/$1.$(basename "$2").$3" filter=$everywhere
+  [ "$1" != racecheck ] || filter+=:$repeats
+  if GTEST_TOTAL_SHARDS=$4 GTEST_SHARD_INDEX=$3 compute-sanitizer --tool "$1" --error-exitcode 9 "$2" "--gtest_filter=$filter" > "$log" 2>&1; then
+    : > "$log.passed"
+  fi
+  printf '%s %s %d/%d: %s\n' "$1" "$(basename "$2")" $(($3 + 1)) "$4" "$(grep -hoE '[0-9]+ tests?\.$|SUMMARY: .*' "$log" | tr '\n' ' ')"
+}
+
+programs=(examples/01_gemm_nvfp4/example_gemm_nvfp4 examples/03_cuda_graph/example_cuda_graph test/gpu/gpu_prepack_test test/gpu/gpu_gemm_test)
+for program in "${programs[@]}"; do
+  [ -x "$build/$program" ] || { echo "sanitize.sh: $build/$program is not there: build the preset cuda first" >&2; exit 2; }
+done
+for tool in "${tools[@]}"; do
+  for program in "${programs[@]}"; do
+    shards=1
+    case $program in *_test) shards=$jobs ;; esac
+    for ((shard = 0; shard < shards; shard++)); do
+      while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+      check "$tool" "$build/$program" "$shard" "$shards" &
+    done
+  done
+done
+wait
+
+failed=0
+for log in "$logs"/*; do
+  case $log in *.passed) continue ;; esac
+  [ -e "$log.passed" ] || { failed=$((failed + 1)); echo "--- $(basename "$log")"; tail -40 "$log"; }
+done
+total=$(find "$logs" -type f ! -name '*.passed' | wc -l)
+echo "$((total - failed)) of $total runs clean"
+[ "$failed" -eq 0 ] && [ "$total" -gt 0 ]
