@@ -28,6 +28,7 @@ TEST(format, ids_and_names_are_stable) {
   EXPECT_STREQ(qpn::to_string(qpn::format_id::fp8), "fp8");
   EXPECT_STREQ(qpn::to_string(qpn::format_id::dense16), "dense16");
   EXPECT_STREQ(qpn::to_string(qpn::scale_mode::channel), "channel");
+  EXPECT_STREQ(qpn::to_string(qpn::scale_mode::block), "block");
 }
 
 TEST(format, an_unknown_id_is_visited_by_nobody) {

@@ -27,7 +27,8 @@ using qpn::packed_weight;
 using qpn::scale_mode;
 using qpn::status;
 using qpn::status_code;
-using qpn::test::all_weight_kinds;
+using qpn::test::cpu_weight_kinds;
+using qpn::test::is_kept_by_tile;
 using qpn::test::published_part;
 using qpn::test::published_weight;
 using qpn::test::random_source;
@@ -52,9 +53,9 @@ void expect_round_trip(published_weight& weight) {
 std::vector<std::int64_t> random_parts(scale_mode scale, random_source& random) {
   std::vector<std::int64_t> rows;
   for (std::int64_t count = random.integer(1, 4); count > 1; --count) {
-    rows.push_back(scale == scale_mode::tensor ? 32 * random.integer(1, 3) : random.integer(1, 70));
+    rows.push_back(is_kept_by_tile(scale) ? 32 * random.integer(1, 7) : random.integer(1, 70));
   }
-  rows.push_back(random.integer(1, 70));
+  rows.push_back(random.integer(1, scale == scale_mode::block ? 300 : 70));
   return rows;
 }
 
@@ -71,13 +72,26 @@ published_part rows_of(published_part const& part, std::int64_t first, std::int6
     auto const begin = values.begin() + first * per_row;
     return std::decay_t<decltype(values)>(begin, begin + count * per_row);
   };
-  return {count, slice(part.codes), slice(part.block_scales), part.global_scale,
-          slice(part.channel_scales)};
+  std::vector<float> blocks;
+  if (!part.scale_blocks.empty()) {
+    auto const per_line =
+        static_cast<std::ptrdiff_t>(part.scale_blocks.size()) / ((part.n + 127) / 128);
+    auto const begin = part.scale_blocks.begin() + first / 128 * per_line;
+    blocks.assign(begin, begin + (count + 127) / 128 * per_line);
+  }
+  return {count,
+          slice(part.codes),
+          slice(part.block_scales),
+          part.global_scale,
+          slice(part.channel_scales),
+          blocks};
 }
 
 /// The rows of a weight cut at random, shuffled.
 std::vector<weight_piece> random_pieces(published_weight& weight, random_source& random) {
-  std::int64_t const unit = weight.layout().scale == scale_mode::tensor ? 32 : 1;
+  std::int64_t const unit = weight.layout().scale == scale_mode::block    ? 128
+                            : weight.layout().scale == scale_mode::tensor ? 32
+                                                                          : 1;
   std::vector<weight_piece> pieces;
   std::int64_t row = 0;
   for (published_part const& part : weight.parts()) {
@@ -116,7 +130,7 @@ void expect_refused(published_weight& weight, status_code code, std::int64_t row
 TEST(prepack, unpack_returns_every_byte_of_ragged_fused_weights) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       SCOPED_TRACE(testing::Message() << kind << ", seed " << seed);
       std::int64_t const k =
           kind.format == format_id::nvfp4 ? 16 * random.integer(1, 12) : random.integer(1, 200);
@@ -191,7 +205,7 @@ TEST(prepack, elements_lie_where_the_layout_says) {
 }
 
 TEST(prepack, padding_is_zero) {
-  for (weight_kind const kind : all_weight_kinds) {
+  for (weight_kind const kind : cpu_weight_kinds) {
     random_source random(6);
     published_weight full(kind, {33}, 48, random);
     packed_weight const packed = full.pack();
@@ -202,6 +216,7 @@ TEST(prepack, padding_is_zero) {
     std::fill(part.codes.begin(), part.codes.end(), std::uint8_t{0});
     std::fill(part.block_scales.begin(), part.block_scales.end(), std::uint8_t{0});
     std::fill(part.channel_scales.begin(), part.channel_scales.end(), 0.0f);
+    std::fill(part.scale_blocks.begin(), part.scale_blocks.end(), 0.0f);
     part.global_scale = 0.0f;
     packed_weight const zeros = full.pack();
     for (std::int64_t i = 0; i < zeros.layout.total_bytes; ++i) {
@@ -237,6 +252,39 @@ TEST(prepack, a_channel_weight_takes_a_part_with_one_scale_for_all_rows) {
   for (int row = 0; row < 5; ++row) EXPECT_EQ(scales[row], 0.5f);
   for (std::size_t row = 0; row < 3; ++row)
     EXPECT_EQ(scales[5 + row], weight.parts()[1].channel_scales[row]);
+}
+
+TEST(prepack, block_scales_lie_by_tile_and_128_k) {
+  random_source random(11);
+  // 160 rows have two lines of blocks, 140 k two columns; the second part begins at tile 5.
+  published_weight weight({format_id::fp8, scale_mode::block, dtype::f16}, {160, 33}, 140, random);
+  packed_weight const packed = weight.pack();
+  float scales[7][2];
+  ASSERT_GE(packed.layout.total_bytes - packed.layout.scales_offset,
+            static_cast<std::int64_t>(sizeof scales));
+  std::memcpy(scales, packed.data + packed.layout.scales_offset, sizeof scales);
+  for (std::size_t tile = 0; tile < 7; ++tile) {
+    published_part const& part = weight.parts()[tile < 5 ? 0 : 1];
+    std::size_t const line = tile < 4 ? 0 : tile == 4 ? 1 : 0;
+    for (std::size_t column = 0; column < 2; ++column) {
+      EXPECT_EQ(scales[tile][column], part.scale_blocks[line * 2 + column])
+          << "tile " << tile << ", column " << column;
+    }
+  }
+}
+
+TEST(prepack, a_block_weight_takes_a_part_with_one_scale) {
+  random_source random(12);
+  published_weight weight({format_id::fp8, scale_mode::block, dtype::f16}, {32, 3}, 256, random);
+  weight.parts()[0].scale_blocks.clear();
+  weight.parts()[0].global_scale = 0.5f;
+  packed_weight const packed = weight.pack();
+  float scales[4];
+  std::memcpy(scales, packed.data + packed.layout.scales_offset, sizeof scales);
+  EXPECT_EQ(scales[0], 0.5f);
+  EXPECT_EQ(scales[1], 0.5f);
+  EXPECT_EQ(scales[2], weight.parts()[1].scale_blocks[0]);
+  EXPECT_EQ(scales[3], weight.parts()[1].scale_blocks[1]);
 }
 
 TEST(prepack, nan_weight_codes_are_refused_with_their_place) {
@@ -278,6 +326,10 @@ TEST(prepack, non_finite_fp32_scales_are_refused_with_their_row) {
     published_weight channel = small_weight(format_id::fp8, scale_mode::channel);
     channel.parts().front().channel_scales[2] = bad;
     expect_refused(channel, status_code::invalid_value, 2, -1);
+    random_source random(10);
+    published_weight block({format_id::fp8, scale_mode::block, dtype::f16}, {300}, 270, random);
+    block.parts().front().scale_blocks[2 * 3 + 1] = bad;
+    expect_refused(block, status_code::invalid_value, 256, 1);
   }
 }
 
@@ -294,17 +346,18 @@ TEST(prepack, rows_that_do_not_add_up_are_refused) {
   EXPECT_EQ(qpn::prepack(weight.layout(), nullptr, 0, out.data()).code, status_code::invalid_shape);
 }
 
-TEST(prepack, a_tensor_scale_boundary_inside_a_tile_is_refused) {
-  packed_layout layout;
-  ASSERT_TRUE(
-      qpn::make_packed_layout(format_id::fp8, scale_mode::tensor, 40, 16, dtype::f16, layout).ok());
-  std::vector<std::uint8_t> codes(40 * 16);
-  std::vector<std::byte> out(static_cast<std::size_t>(layout.total_bytes));
-  qpn::weight_part const parts[] = {{20, codes.data(), nullptr, 1.0f, nullptr},
-                                    {20, codes.data(), nullptr, 2.0f, nullptr}};
-  status const packed = qpn::prepack(layout, parts, 2, out.data());
-  EXPECT_EQ(packed.code, status_code::invalid_shape);
-  EXPECT_EQ(packed.row, 20);
+TEST(prepack, a_boundary_of_scales_inside_a_tile_is_refused) {
+  for (scale_mode const scale : {scale_mode::tensor, scale_mode::block}) {
+    packed_layout layout;
+    ASSERT_TRUE(qpn::make_packed_layout(format_id::fp8, scale, 40, 16, dtype::f16, layout).ok());
+    std::vector<std::uint8_t> codes(40 * 16);
+    std::vector<std::byte> out(static_cast<std::size_t>(layout.total_bytes));
+    qpn::weight_part const parts[] = {{20, codes.data(), nullptr, 1.0f, nullptr},
+                                      {20, codes.data(), nullptr, 2.0f, nullptr}};
+    status const packed = qpn::prepack(layout, parts, 2, out.data());
+    EXPECT_EQ(packed.code, status_code::invalid_shape);
+    EXPECT_EQ(packed.row, 20);
+  }
 }
 
 TEST(prepack, missing_pointers_and_foreign_layouts_are_refused) {
@@ -327,8 +380,9 @@ TEST(prepack, missing_pointers_and_foreign_layouts_are_refused) {
 TEST(prepack, rows_packed_in_pieces_in_any_order_are_the_bytes_of_one_prepack) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       for (qpn::layout_id const id : {qpn::layout_id::cpu_tile32, qpn::layout_id::sm70_quadpair}) {
+        if (id == qpn::layout_id::sm70_quadpair && kind.scale == scale_mode::block) continue;
         SCOPED_TRACE(testing::Message()
                      << kind << ", layout " << static_cast<int>(id) << ", seed " << random.seed());
         std::int64_t const k =
@@ -346,8 +400,12 @@ TEST(prepack, rows_packed_in_pieces_in_any_order_are_the_bytes_of_one_prepack) {
         ASSERT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), whole.data()).ok());
         for (auto const& [piece, first_row] : random_pieces(weight, random)) {
           qpn::weight_part const rows = {
-              piece.n, piece.codes.data(), piece.block_scales.data(), piece.global_scale,
-              piece.channel_scales.empty() ? nullptr : piece.channel_scales.data()};
+              piece.n,
+              piece.codes.data(),
+              piece.block_scales.data(),
+              piece.global_scale,
+              piece.channel_scales.empty() ? nullptr : piece.channel_scales.data(),
+              piece.scale_blocks.empty() ? nullptr : piece.scale_blocks.data()};
           status const packed = qpn::prepack_rows(layout, rows, first_row, pieces.data());
           ASSERT_TRUE(packed.ok()) << packed.what << ", row " << packed.row;
         }
@@ -416,4 +474,11 @@ TEST(prepack, unpacking_with_other_boundaries_than_were_packed_is_noticed) {
   qpn::unpacked_part const halves[] = {{32, nullptr, nullptr, nullptr, nullptr},
                                        {32, nullptr, nullptr, nullptr, nullptr}};
   EXPECT_TRUE(qpn::unpack(packed, halves, 2).ok());
+
+  published_weight blocks({format_id::fp8, scale_mode::block, dtype::f16}, {32, 64}, 130, random);
+  packed_weight const packed_blocks = blocks.pack();
+  qpn::unpacked_part const all{96, nullptr, nullptr, nullptr, nullptr};
+  status const noticed = qpn::unpack(packed_blocks, &all, 1);
+  EXPECT_EQ(noticed.code, status_code::invalid_value);
+  EXPECT_EQ(noticed.row, 32);
 }

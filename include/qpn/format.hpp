@@ -20,14 +20,19 @@ namespace qpn {
 enum class format_id : std::uint8_t { nvfp4 = 1, fp8 = 2, dense16 = 3 };
 
 /// The fp32 scales of a weight: none; one per published matrix (kept per 32-row tile, so that fused
-/// matrices with different scales keep them all); one per output row.
-enum class scale_mode : std::uint8_t { none, tensor, channel };
+/// matrices with different scales keep them all); one per output row; one per block of 128 rows and
+/// 128 k of a published matrix (kept per 32-row tile and 128 k).
+enum class scale_mode : std::uint8_t { none, tensor, channel, block };
+
+/// Rows and k of a block of scale mode block.
+inline constexpr std::int64_t scale_block = 128;
 
 [[nodiscard]] constexpr char const* to_string(scale_mode mode) noexcept {
   switch (mode) {
     case scale_mode::none: return "none";
     case scale_mode::tensor: return "tensor";
     case scale_mode::channel: return "channel";
+    case scale_mode::block: return "block";
   }
   return "unknown scale_mode";
 }
@@ -44,7 +49,7 @@ struct nvfp4 {
   }
 };
 
-/// w[n, k] = e4m3(code[n, k]) * scale
+/// w[n, k] = e4m3(code[n, k]) * scale, which in scale mode block is that of (n / 128, k / 128)
 struct fp8 {
   static constexpr format_id id = format_id::fp8;
   static constexpr char const* name = "fp8";
@@ -52,7 +57,7 @@ struct fp8 {
   static constexpr int group_k = 0;
   [[nodiscard]] static constexpr bool accepts(dtype code) noexcept { return code == dtype::e4m3; }
   [[nodiscard]] static constexpr bool accepts(scale_mode mode) noexcept {
-    return mode == scale_mode::tensor || mode == scale_mode::channel;
+    return mode == scale_mode::tensor || mode == scale_mode::channel || mode == scale_mode::block;
   }
 };
 

@@ -31,6 +31,7 @@ enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2 };
 ///   block scales     [padded_n / 32][padded_k / 16][32] e4m3 bytes (nvfp4 only)
 ///   scales, tensor   [padded_n / 32] fp32
 ///   scales, channel  [padded_n] fp32
+///   scales, block    [padded_n / 32][k / 128, rounded up] fp32
 /// Sections start at multiples of 64 bytes from the first byte of the weight. The bytes themselves
 /// may lie anywhere; at a multiple of 64 bytes no tile shares a cache line with another.
 ///
@@ -119,13 +120,18 @@ namespace detail {
   return true;
 }
 
+/// fp32 scales along k that a row has, in every layout; scale mode not none.
+[[nodiscard]] QPN_HD constexpr std::int64_t scale_columns(packed_layout const& layout) noexcept {
+  return layout.scale == scale_mode::block ? (layout.k - 1) / scale_block + 1 : 1;
+}
+
 /// Appends the section of fp32 scales, empty where there are none: the last one of every layout.
 [[nodiscard]] constexpr bool append_scales(std::int64_t alignment, packed_layout& layout) noexcept {
-  std::int64_t const scales = layout.scale == scale_mode::tensor    ? layout.padded_n / tile_n
-                              : layout.scale == scale_mode::channel ? layout.padded_n
-                                                                    : 0;
+  std::int64_t const rows = layout.scale == scale_mode::none      ? 0
+                            : layout.scale == scale_mode::channel ? layout.padded_n
+                                                                  : layout.padded_n / tile_n;
   layout.total_bytes = layout.scales_offset;
-  return append_section(scales, 1, 32, alignment, layout.total_bytes);
+  return append_section(rows, scale_columns(layout), 32, alignment, layout.total_bytes);
 }
 
 /// The padded sizes and the sections of layout cpu_tile32; false where they exceed 64 bits.
@@ -197,8 +203,10 @@ template <class Place>
       return {status_code::unsupported_format, 0, "packed layout: dense16 takes f16 or bf16"};
     }
     if (!Format::accepts(scale)) {
-      return {status_code::unsupported_format, 0,
-              "packed layout: nvfp4 and fp8 take a tensor or channel scale, dense16 takes none"};
+      return {
+          status_code::unsupported_format, 0,
+          "packed layout: nvfp4 takes a tensor or channel scale, fp8 also block scales, dense16 "
+          "none"};
     }
     if (n < 1 || k < 1) {
       return {status_code::invalid_shape, 0, "packed layout: n and k must be at least 1"};
@@ -224,6 +232,10 @@ template <class Place>
   if (sm_count < 1 || sm_count > max_sm_count) {
     return {status_code::invalid_value, 0, "packed layout: a device has 1 to 1024 multiprocessors"};
   }
+  if (scale == scale_mode::block) {
+    return {status_code::unsupported_format, 0,
+            "packed layout: sm70_quadpair has no block scales, which only cpu_tile32 takes"};
+  }
   return make_layout(format, scale, n, k, dense_type, out,
                      [sm_count](auto tag, packed_layout& layout) noexcept -> status {
                        return place_quadpair<decltype(tag)>(sm_count, layout);
@@ -234,7 +246,7 @@ template <class Place>
 
 /// Computes the layout of a weight [n, k] for the CPU: cpu_tile32.
 /// @param format     nvfp4, fp8 or dense16
-/// @param scale      tensor or channel for nvfp4 and fp8; none for dense16
+/// @param scale      tensor or channel for nvfp4 and fp8; block for fp8; none for dense16
 /// @param n, k       >= 1; for nvfp4 k must be a multiple of 16
 /// @param dense_type f16 or bf16: the element type of dense16; not read for the other formats
 /// @return invalid_shape: n or k not positive, k not a multiple of the group, or sizes beyond 64
@@ -251,9 +263,9 @@ template <class Place>
                              });
 }
 
-/// The same for a GPU: sm70_quadpair. Devices newer than Volta have no matrix instruction of its
-/// shape and run it emulated. The result depends on compute_capability and sm_count of `device`
-/// only.
+/// The same for a GPU: sm70_quadpair, which takes no block scales. Devices newer than Volta have no
+/// matrix instruction of its shape and run it emulated. The result depends on compute_capability
+/// and sm_count of `device` only.
 /// @return also unsupported_arch: compute capability below 70; invalid_value: sm_count is not in
 ///         1..1024; invalid_shape: more than 2^31 - 1 units of work
 [[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,

@@ -25,6 +25,8 @@ struct weight_part {
   void const* block_scales = nullptr;  ///< nvfp4: e4m3 [n, k/16]; else null
   float global_scale = 1.0f;  ///< multiplies every weight of the part; not read for dense16
   float const* channel_scales = nullptr;  ///< fp32 [n]; scale mode channel only
+  float const* scale_blocks =
+      nullptr;  ///< fp32 [n / 128, k / 128], each rounded up; scale mode block only
 };
 
 /// The same for unpack: where to write. Null pointers are skipped.
@@ -34,6 +36,7 @@ struct unpacked_part {
   void* block_scales = nullptr;
   float* global_scale = nullptr;    ///< scale mode tensor
   float* channel_scales = nullptr;  ///< scale mode channel
+  float* scale_blocks = nullptr;    ///< scale mode block
 };
 
 namespace detail {
@@ -60,23 +63,44 @@ namespace detail {
   return {};
 }
 
-/// The fp32 scale that row `source` of a part is packed with.
+/// The fp32 scale that row `source` of a part is packed with, in scale mode block at column
+/// `column` of its blocks.
 [[nodiscard]] QPN_HD inline float scale_of_row(packed_layout const& layout, weight_part const& part,
-                                               std::int64_t source) noexcept {
-  bool const own = layout.scale == scale_mode::channel && part.channel_scales != nullptr;
-  return own ? part.channel_scales[source] : part.global_scale;
+                                               std::int64_t source,
+                                               std::int64_t column = 0) noexcept {
+  if (layout.scale == scale_mode::channel && part.channel_scales != nullptr) {
+    return part.channel_scales[source];
+  }
+  if (layout.scale == scale_mode::block && part.scale_blocks != nullptr) {
+    return part.scale_blocks[source / scale_block * scale_columns(layout) + column];
+  }
+  return part.global_scale;
 }
 
-/// Writes the fp32 scale of row `source` of `part` as that of row `row`; nothing in scale mode
-/// none.
+/// Writes the fp32 scales of row `source` of `part` as those of row `row`; nothing in scale mode
+/// none. The defect's column is that of the block.
 [[nodiscard]] inline status pack_scale(packed_layout const& layout, weight_part const& part,
                                        std::int64_t source, std::int64_t row,
                                        std::byte* out) noexcept {
   if (layout.scale == scale_mode::none) return {};
-  float const scale = scale_of_row(layout, part, source);
-  if (!is_finite(scale)) return defect_status(weight_defect::infinite_scale, row, -1);
-  std::memcpy(out + scale_offset(layout, row), &scale, sizeof scale);
+  for (std::int64_t column = 0; column < scale_columns(layout); ++column) {
+    float const scale = scale_of_row(layout, part, source, column);
+    if (!is_finite(scale)) {
+      return defect_status(weight_defect::infinite_scale, row,
+                           layout.scale == scale_mode::block ? column : -1);
+    }
+    std::memcpy(out + scale_offset(layout, row, column * scale_block), &scale, sizeof scale);
+  }
   return {};
+}
+
+/// The fp32 scale of a row, in scale mode block that of column `column` of its blocks.
+[[nodiscard]] inline float stored_scale(packed_weight const& weight, std::int64_t row,
+                                        std::int64_t column = 0) noexcept {
+  float scale = 0.0f;
+  std::memcpy(&scale, weight.data + scale_offset(weight.layout, row, column * scale_block),
+              sizeof scale);
+  return scale;
 }
 
 /// Zeroes every byte that belongs to none of the rows 0..n-1.
@@ -93,7 +117,8 @@ inline void pack_padding(packed_layout const& layout, row_codec const& codec,
          layout.scales_offset);
   }
   if (layout.scale != scale_mode::none) {
-    zero(scale_offset(layout, layout.n - 1) + std::int64_t{sizeof(float)}, layout.total_bytes);
+    zero(scale_offset(layout, layout.n - 1, layout.k - 1) + std::int64_t{sizeof(float)},
+         layout.total_bytes);
   }
 }
 
@@ -106,10 +131,13 @@ inline void pack_padding(packed_layout const& layout, row_codec const& codec,
 
 /// Whether the fp32 scale may change at `row`, or the weight ends there.
 [[nodiscard]] inline status check_boundary(packed_layout const& layout, std::int64_t row) noexcept {
-  if (layout.scale != scale_mode::tensor || row % tile_n == 0 || row == layout.n) return {};
-  return {status_code::invalid_shape, 0,
-          "prepack: with a tensor scale every part but the last needs a multiple of 32 rows", row,
-          -1};
+  bool const by_tile = layout.scale == scale_mode::tensor || layout.scale == scale_mode::block;
+  if (!by_tile || row % tile_n == 0 || row == layout.n) return {};
+  return {
+      status_code::invalid_shape, 0,
+      "prepack: with a tensor scale or block scales every part but the last needs a multiple of "
+      "32 rows",
+      row, -1};
 }
 
 [[nodiscard]] inline status check_layout(packed_layout const& layout) noexcept {
@@ -142,7 +170,8 @@ template <class Part>
 /// Pieces may come in any order, and at the same time from several threads: they share no byte. The
 /// piece with the last row writes the padding, too, so that `out` needs no preparation.
 ///
-/// With a tensor scale pieces begin and end at multiples of 32 rows, or at the last row.
+/// With a tensor scale pieces begin and end at multiples of 32 rows, or at the last row; with block
+/// scales they also begin at a multiple of 128 rows of their part.
 ///
 /// @param layout     from make_packed_layout
 /// @param rows       rows.n rows of one part: its pointers are to the first of these rows
@@ -189,7 +218,8 @@ template <class Part>
 /// Scale mode tensor keeps one fp32 scale per 32-row tile, so every part but the last must have a
 /// multiple of 32 rows. Scale mode channel keeps one per row and takes any boundary; a part without
 /// channel_scales has its global_scale stored for each of its rows, so that parts of both kinds can
-/// be fused.
+/// be fused. Scale mode block keeps one per tile and 128 k, with the boundaries of mode tensor and
+/// global_scale for a part without scale_blocks.
 ///
 /// @param layout  from make_packed_layout
 /// @param parts   `count` matrices whose rows add up to layout.n
@@ -215,9 +245,9 @@ template <class Part>
 /// The inverse of prepack: writes the published matrices back, byte for byte, except that layout
 /// sm70_quadpair returns block scales without signs and their codes with flipped ones.
 /// The parts' rows must be those that were packed (their shapes are not stored).
-/// @return as prepack; also invalid_value with the row where a part of scale mode tensor holds more
-/// than one scale,
-///         which means that the parts are not those that were packed
+/// @return as prepack; also invalid_value with the row where a part of scale mode tensor, or a
+/// block of mode block, holds
+///         more than one scale, which means that the parts are not those that were packed
 [[nodiscard]] inline status unpack(packed_weight const& weight, unpacked_part const* parts,
                                    std::size_t count) noexcept {
   packed_layout const& layout = weight.layout;
@@ -225,28 +255,34 @@ template <class Part>
     return checked;
   std::int64_t const row_bytes = detail::published_row_bytes(layout);
   std::int64_t const groups = detail::block_scale_count(layout);
+  bool const by_block = layout.scale == scale_mode::block;
+  std::int64_t const columns = layout.scale == scale_mode::none ? 0 : detail::scale_columns(layout);
   detail::row_codec const codec = detail::row_codec_of(layout);
   std::int64_t row = 0;
   for (std::size_t i = 0; i < count; ++i) {
     unpacked_part const& part = parts[i];
-    float first_scale = 0.0f;
     for (std::int64_t r = 0; r < part.n; ++r, ++row) {
       auto const at = [r](void* rows, std::int64_t bytes) noexcept {
         return rows == nullptr ? nullptr : static_cast<std::byte*>(rows) + r * bytes;
       };
       codec.unpack(weight, row, at(part.codes, row_bytes), at(part.block_scales, groups));
-      if (layout.scale == scale_mode::none) continue;
-      float scale = 0.0f;
-      std::memcpy(&scale, weight.data + detail::scale_offset(layout, row), sizeof scale);
-      if (layout.scale == scale_mode::channel) {
-        if (part.channel_scales != nullptr) part.channel_scales[r] = scale;
-        continue;
+      for (std::int64_t column = 0; column < columns; ++column) {
+        float const scale = detail::stored_scale(weight, row, column);
+        if (layout.scale == scale_mode::channel) {
+          if (part.channel_scales != nullptr) part.channel_scales[r] = scale;
+          continue;
+        }
+        std::int64_t const first = row - (by_block ? r % scale_block : r);
+        if (detail::float_bits(scale) !=
+            detail::float_bits(detail::stored_scale(weight, first, column))) {
+          return detail::defect_status(detail::weight_defect::several_scales, row,
+                                       by_block ? column : -1);
+        }
+        if (!by_block && part.global_scale != nullptr) *part.global_scale = scale;
+        if (by_block && part.scale_blocks != nullptr) {
+          part.scale_blocks[r / scale_block * columns + column] = scale;
+        }
       }
-      if (r == 0) first_scale = scale;
-      if (detail::float_bits(scale) != detail::float_bits(first_scale)) {
-        return detail::defect_status(detail::weight_defect::several_scales, row, -1);
-      }
-      if (part.global_scale != nullptr) *part.global_scale = scale;
     }
   }
   return {};

@@ -25,7 +25,7 @@ using qpn::status_code;
 using qpn::cpu::gemm_args;
 using qpn::cpu::isa;
 using qpn::cpu::thread_pool;
-using qpn::test::all_weight_kinds;
+using qpn::test::cpu_weight_kinds;
 using qpn::test::published_weight;
 using qpn::test::random_source;
 using qpn::test::weight_kind;
@@ -137,8 +137,8 @@ void run(packed_weight const& weight, matrix const& x, matrix& y, thread_pool& p
 }
 
 /// Compares y with addend + x w^T in fp64. The bound: a chain of at most 64 fused multiply-adds, k
-/// / 64 additions of chains, the scale and the result type, each at most half a unit of the sum of
-/// magnitudes.
+/// / 64 additions of chains, the scale and the result type, with block scales k / 128 additions of
+/// their stretches, each at most half a unit of the sum of magnitudes.
 void expect_near_reference(published_weight const& weight, matrix const& x, matrix const& y,
                            float addend) {
   std::vector<qpn::weight_part> const parts = weight.views();
@@ -146,7 +146,8 @@ void expect_near_reference(published_weight const& weight, matrix const& x, matr
   std::int64_t const k = weight.layout().k;
   std::vector<double> w(static_cast<std::size_t>(n * k));
   qpn::reference::dequant(weight.layout(), parts.data(), parts.size(), w.data());
-  std::int64_t const roundings = (std::min)(k, std::int64_t{64}) + (k + 63) / 64 + 2;
+  std::int64_t roundings = (std::min)(k, std::int64_t{64}) + (k + 63) / 64 + 2;
+  if (weight.layout().scale == scale_mode::block) roundings += (k + 127) / 128;
   double const sum_error = static_cast<double>(roundings) * 0x1p-24;
   double const type_error = y.type() == dtype::f32   ? 0.0
                             : y.type() == dtype::f16 ? 0x1p-11
@@ -179,6 +180,7 @@ std::vector<std::int64_t> ragged_rows(scale_mode scale, random_source& random) {
     case 2: return {64, 32, 32};
     default: break;
   }
+  if (scale == scale_mode::block) return {160, 131};
   return scale == scale_mode::tensor ? std::vector<std::int64_t>{96, 1}
                                      : std::vector<std::int64_t>{7, 1, 30};
 }
@@ -190,10 +192,10 @@ TEST(cpu_gemm, agrees_with_fp64_on_ragged_shapes_and_types) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
     thread_pool pool(static_cast<int>(random.integer(1, 4)));
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       for (isa const path : available_isas()) {
         std::int64_t const k =
-            kind.format == format_id::nvfp4 ? 16 * random.integer(1, 13) : random.integer(1, 210);
+            kind.format == format_id::nvfp4 ? 16 * random.integer(1, 13) : random.integer(1, 290);
         std::int64_t const m = random.integer(1, 12);
         published_weight weight(kind, ragged_rows(kind.scale, random), k, random);
         packed_weight const packed = weight.pack(static_cast<std::size_t>(random.integer(0, 3)));
@@ -220,8 +222,8 @@ TEST(cpu_gemm, agrees_with_fp64_on_ragged_shapes_and_types) {
 TEST(cpu_gemm, agrees_with_fp64_on_minimal_and_block_border_shapes) {
   thread_pool pool(2);
   random_source random(77);
-  for (weight_kind const kind : all_weight_kinds) {
-    for (std::int64_t const k : {1, 2, 15, 16, 17, 63, 64, 65, 128, 129}) {
+  for (weight_kind const kind : cpu_weight_kinds) {
+    for (std::int64_t const k : {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 257}) {
       if (kind.format == format_id::nvfp4 && k % 16 != 0) continue;
       for (std::int64_t const n : {1, 31, 32, 33}) {
         published_weight weight(kind, {n}, k, random);
@@ -243,13 +245,15 @@ TEST(cpu_gemm, agrees_with_fp64_on_minimal_and_block_border_shapes) {
 TEST(cpu_gemm, agrees_with_fp64_beyond_one_chunk_of_rows) {
   thread_pool pool(2);
   random_source random(78);
-  published_weight weight({format_id::fp8, scale_mode::tensor, dtype::f16}, {32, 3}, 70, random);
-  packed_weight const packed = weight.pack();
-  for (isa const path : available_isas()) {
-    matrix const x = random_matrix(dtype::f16, 150, 70, 71, random);
-    matrix y(dtype::f32, 150, 35, 35, 0.0f);
-    run(packed, x, y, pool, path);
-    expect_near_reference(weight, x, y, 0.0f);
+  for (scale_mode const scale : {scale_mode::tensor, scale_mode::block}) {
+    published_weight weight({format_id::fp8, scale, dtype::f16}, {32, 3}, 170, random);
+    packed_weight const packed = weight.pack();
+    for (isa const path : available_isas()) {
+      matrix const x = random_matrix(dtype::f16, 150, 170, 171, random);
+      matrix y(dtype::f32, 150, 35, 35, 0.0f);
+      run(packed, x, y, pool, path);
+      expect_near_reference(weight, x, y, 0.0f);
+    }
   }
 }
 
@@ -323,7 +327,7 @@ TEST(cpu_gemm, every_finite_code_of_the_wider_formats_is_exact) {
 
 TEST(cpu_gemm, sums_in_the_documented_order) {
   thread_pool pool(3);
-  for (weight_kind const kind : all_weight_kinds) {
+  for (weight_kind const kind : cpu_weight_kinds) {
     random_source random(81);
     constexpr std::int64_t k = 208;
     published_weight weight(kind, {32, 9}, k, random);
@@ -336,7 +340,8 @@ TEST(cpu_gemm, sums_in_the_documented_order) {
         for (std::int64_t column = 0; column < 41; ++column) {
           auto const& part = weight.parts()[column < 32 ? 0 : 1];
           std::int64_t const part_row = column % 32;
-          float const scale = kind.scale == scale_mode::none ? 1.0f
+          bool const by_block = kind.scale == scale_mode::block;
+          float const scale = kind.scale == scale_mode::none || by_block ? 1.0f
                               : kind.scale == scale_mode::tensor
                                   ? part.global_scale
                                   : part.channel_scales[static_cast<std::size_t>(part_row)];
@@ -344,7 +349,9 @@ TEST(cpu_gemm, sums_in_the_documented_order) {
           qpn::weight_part unscaled = weight.views()[column < 32 ? 0 : 1];
           unscaled.global_scale = 1.0f;
           unscaled.channel_scales = nullptr;
+          unscaled.scale_blocks = nullptr;
           float total = 0.0f;
+          float sum = 0.0f;
           for (std::int64_t block = 0; block < k; block += 64) {
             float chain = 0.0f;
             for (std::int64_t i = block; i < (std::min)(block + 64, k); ++i) {
@@ -354,8 +361,11 @@ TEST(cpu_gemm, sums_in_the_documented_order) {
                                chain);
             }
             total += chain;
+            if (!by_block || (block % 128 == 0 && block + 64 < k)) continue;
+            sum = std::fma(total, part.scale_blocks[static_cast<std::size_t>(block / 128)], sum);
+            total = 0.0f;
           }
-          float const expected = std::fma(total, scale, 0.5f);
+          float const expected = std::fma(by_block ? sum : total, scale, 0.5f);
           ASSERT_EQ(std::bit_cast<std::uint32_t>(y.at(row, column)),
                     std::bit_cast<std::uint32_t>(expected))
               << kind << " " << qpn::cpu::to_string(path) << " row " << row << " column " << column;
@@ -423,7 +433,7 @@ void check_row_independence(weight_kind kind, dtype x_type, dtype y_type, std::u
 
 TEST(cpu_gemm, a_row_has_the_same_bits_whatever_m_position_company_threads_and_isa) {
   std::uint64_t seed = 900;
-  for (weight_kind const kind : all_weight_kinds) {
+  for (weight_kind const kind : cpu_weight_kinds) {
     for (dtype const x_type : {dtype::f32, dtype::f16, dtype::bf16}) {
       dtype const y_type = x_type == dtype::bf16 ? dtype::f16 : dtype::f32;
       check_row_independence(kind, x_type, y_type, ++seed);

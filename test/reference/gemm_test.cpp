@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <qpn/reference/dequant.hpp>
 #include <qpn/reference/gemm.hpp>
@@ -52,13 +53,28 @@ TEST(reference_gemm, a_hand_computed_fp8_product_with_channel_scales) {
   EXPECT_EQ(y, expected);
 }
 
+TEST(reference_gemm, a_hand_computed_fp8_product_with_block_scales) {
+  random_source random(2);
+  published_weight weight({format_id::fp8, scale_mode::block, dtype::f16}, {129}, 129, random);
+  qpn::test::published_part& part = weight.parts().front();
+  std::fill(part.codes.begin(), part.codes.end(), std::uint8_t{0x38});  // 1
+  part.scale_blocks = {2.0f, 0.5f, -1.0f, 4.0f};
+  std::vector<double> x(129, 1.0);
+  x.back() = 8.0;
+  std::vector<double> y(129);
+  std::vector<qpn::weight_part> const parts = weight.views();
+  qpn::reference::gemm(weight.layout(), parts.data(), 1, x.data(), 1, y.data());
+  for (std::size_t row = 0; row < 128; ++row) EXPECT_EQ(y[row], 128 * 2.0 + 8 * 0.5);
+  EXPECT_EQ(y[128], 128 * -1.0 + 8 * 4.0);
+}
+
 TEST(reference_gemm, published_and_packed_weights_give_the_same_numbers) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     random_source random(seed);
-    for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
+    for (qpn::test::weight_kind const kind : qpn::test::cpu_weight_kinds) {
       std::int64_t const k =
-          kind.format == format_id::nvfp4 ? 16 * random.integer(1, 6) : random.integer(1, 90);
-      published_weight weight(kind, {32, random.integer(1, 40)}, k, random);
+          kind.format == format_id::nvfp4 ? 16 * random.integer(1, 6) : random.integer(1, 290);
+      published_weight weight(kind, {32, random.integer(1, 200)}, k, random);
       qpn::packed_weight const packed = weight.pack();
       std::vector<qpn::weight_part> const parts = weight.views();
       std::int64_t const n = weight.layout().n;

@@ -11,6 +11,7 @@
 #include <qpn/format.hpp>
 #include <qpn/packed_weight.hpp>
 #include <qpn/prepack.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,15 +37,24 @@ inline std::ostream& operator<<(std::ostream& out, weight_kind kind) {
   return out << to_string(kind);
 }
 
-/// Every format with every scale mode and element type.
-inline constexpr weight_kind all_weight_kinds[] = {
+/// Every format with every scale mode and element type that layout cpu_tile32 takes.
+inline constexpr weight_kind cpu_weight_kinds[] = {
     {format_id::nvfp4, scale_mode::tensor, dtype::f16},
     {format_id::nvfp4, scale_mode::channel, dtype::f16},
     {format_id::fp8, scale_mode::tensor, dtype::f16},
     {format_id::fp8, scale_mode::channel, dtype::f16},
     {format_id::dense16, scale_mode::none, dtype::f16},
     {format_id::dense16, scale_mode::none, dtype::bf16},
+    {format_id::fp8, scale_mode::block, dtype::f16},
 };
+
+/// Those that every layout takes.
+inline constexpr std::span<weight_kind const> all_weight_kinds{cpu_weight_kinds, 6};
+
+/// Whether every part but the last needs whole tiles of 32 rows.
+[[nodiscard]] inline bool is_kept_by_tile(scale_mode scale) {
+  return scale == scale_mode::tensor || scale == scale_mode::block;
+}
 
 /// One published matrix that owns its bytes.
 struct published_part {
@@ -53,6 +63,7 @@ struct published_part {
   std::vector<std::uint8_t> block_scales;
   float global_scale = 1.0f;
   std::vector<float> channel_scales;
+  std::vector<float> scale_blocks;
 };
 
 /// Parts of a fused weight and, once packed, the packed bytes.
@@ -76,7 +87,8 @@ class published_weight {
       views.push_back({part.n, part.codes.data(),
                        part.block_scales.empty() ? nullptr : part.block_scales.data(),
                        part.global_scale,
-                       part.channel_scales.empty() ? nullptr : part.channel_scales.data()});
+                       part.channel_scales.empty() ? nullptr : part.channel_scales.data(),
+                       part.scale_blocks.empty() ? nullptr : part.scale_blocks.data()});
     }
     return views;
   }
@@ -118,6 +130,9 @@ class published_weight {
     }
     if (layout_.scale != scale_mode::none) part.global_scale = 0.001f + random.normal();
     if (layout_.scale == scale_mode::channel) part.channel_scales = random.normals(n);
+    if (layout_.scale == scale_mode::block) {
+      part.scale_blocks = random.normals((n + 127) / 128 * ((k + 127) / 128));
+    }
     return part;
   }
 
@@ -133,7 +148,8 @@ class published_weight {
   for (published_part const& part : like) {
     parts.push_back({part.n, std::vector<std::uint8_t>(part.codes.size(), 0xcd),
                      std::vector<std::uint8_t>(part.block_scales.size(), 0xcd), scale,
-                     std::vector<float>(part.channel_scales.size(), scale)});
+                     std::vector<float>(part.channel_scales.size(), scale),
+                     std::vector<float>(part.scale_blocks.size(), scale)});
   }
   return parts;
 }
@@ -143,7 +159,8 @@ class published_weight {
   std::vector<unpacked_part> views;
   for (published_part& part : parts) {
     views.push_back({part.n, part.codes.data(), part.block_scales.data(), &part.global_scale,
-                     part.channel_scales.empty() ? nullptr : part.channel_scales.data()});
+                     part.channel_scales.empty() ? nullptr : part.channel_scales.data(),
+                     part.scale_blocks.empty() ? nullptr : part.scale_blocks.data()});
   }
   return views;
 }
@@ -157,6 +174,7 @@ inline void expect_same_parts(std::deque<published_part> const& found,
     EXPECT_EQ(found[i].codes, expected[i].codes) << "part " << i;
     EXPECT_EQ(found[i].block_scales, expected[i].block_scales) << "part " << i;
     EXPECT_EQ(found[i].channel_scales, expected[i].channel_scales) << "part " << i;
+    EXPECT_EQ(found[i].scale_blocks, expected[i].scale_blocks) << "part " << i;
     if (with_global_scale) {
       EXPECT_EQ(found[i].global_scale, expected[i].global_scale) << "part " << i;
     }

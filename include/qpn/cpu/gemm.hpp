@@ -106,27 +106,52 @@ class tile_multiplier {
         decode_(select_decoder(ops, weight.layout)) {}
 
   void run(std::int64_t tile) noexcept {
-    load_scales(tile);
+    if (layout_.scale != scale_mode::block) load_scales(tile, 0);
     for (std::int64_t first = 0; first < args_.m; first += chunk_m) {
       std::int64_t const rows = args_.m - first < chunk_m ? args_.m - first : chunk_m;
-      std::memset(totals_, 0, static_cast<std::size_t>(rows * tile_n) * sizeof(float));
-      for (std::int64_t k = 0; k < layout_.k; k += block_k) multiply_block(tile, first, rows, k);
+      if (layout_.scale == scale_mode::block) {
+        sum_scaled_blocks(tile, first, rows);
+      } else {
+        sum(tile, first, rows, 0, layout_.k, totals_);
+      }
       store(tile, first, rows);
     }
   }
 
  private:
-  void load_scales(std::int64_t tile) noexcept {
+  void load_scales(std::int64_t tile, std::int64_t k) noexcept {
     for (std::int64_t row = 0; row < tile_n; ++row) {
       scales_[row] = 1.0f;
       if (layout_.scale == scale_mode::none) continue;
-      std::memcpy(&scales_[row], data_ + qpn::detail::scale_offset(layout_, tile * tile_n + row),
+      std::memcpy(&scales_[row], data_ + qpn::detail::scale_offset(layout_, tile * tile_n + row, k),
                   sizeof(float));
     }
   }
 
-  void multiply_block(std::int64_t tile, std::int64_t first, std::int64_t rows,
-                      std::int64_t k) noexcept {
+  /// sums[rows][32] = the products of k in [begin, end), without fp32 scales.
+  void sum(std::int64_t tile, std::int64_t first, std::int64_t rows, std::int64_t begin,
+           std::int64_t end, float* sums) noexcept {
+    std::memset(sums, 0, static_cast<std::size_t>(rows * tile_n) * sizeof(float));
+    for (std::int64_t k = begin; k < end; k += block_k) multiply_block(tile, first, rows, k, sums);
+  }
+
+  /// totals_ with each stretch of 128 k multiplied by its scale; leaves ones in scales_.
+  void sum_scaled_blocks(std::int64_t tile, std::int64_t first, std::int64_t rows) noexcept {
+    std::memset(totals_, 0, static_cast<std::size_t>(rows * tile_n) * sizeof(float));
+    for (std::int64_t k = 0; k < layout_.k; k += scale_block) {
+      std::int64_t const left = layout_.k - k;
+      sum(tile, first, rows, k, k + (left < scale_block ? left : scale_block), part_);
+      load_scales(tile, k);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        float* const total = totals_ + i * tile_n;
+        ops_.finish(part_ + i * tile_n, scales_, total, total);
+      }
+    }
+    for (float& scale : scales_) scale = 1.0f;
+  }
+
+  void multiply_block(std::int64_t tile, std::int64_t first, std::int64_t rows, std::int64_t k,
+                      float* sums) noexcept {
     std::int64_t const left = layout_.k - k;
     std::int64_t const padded_left = layout_.padded_k - k;
     std::int64_t const row = tile * tile_n;
@@ -140,14 +165,14 @@ class tile_multiplier {
     std::int64_t const k_count = left < block_k ? left : block_k;
     if (args_.x_type == dtype::f32) {
       float const* const x = static_cast<float const*>(args_.x) + first * args_.ldx + k;
-      ops_.multiply(weights_, k_count, x, args_.ldx, rows, totals_);
+      ops_.multiply(weights_, k_count, x, args_.ldx, rows, sums);
       return;
     }
     auto const* const x = static_cast<std::uint16_t const*>(args_.x) + first * args_.ldx + k;
     auto const widen = args_.x_type == dtype::f16 ? ops_.widen_f16 : ops_.widen_bf16;
     for (std::int64_t i = 0; i < rows; ++i)
       widen(x + i * args_.ldx, k_count, widened_ + i * block_k);
-    ops_.multiply(weights_, k_count, widened_, block_k, rows, totals_);
+    ops_.multiply(weights_, k_count, widened_, block_k, rows, sums);
   }
 
   void store(std::int64_t tile, std::int64_t first, std::int64_t rows) noexcept {
@@ -177,9 +202,10 @@ class tile_multiplier {
   gemm_args const& args_;
   block_ops const& ops_;
   block_ops::decode_function decode_;
-  // 33 KB on the stack of each thread.
+  // 41 KB on the stack of each thread.
   alignas(64) float weights_[block_k * tile_n];
   alignas(64) float totals_[chunk_m * tile_n];
+  alignas(64) float part_[chunk_m * tile_n];  ///< of one block of scales
   alignas(64) float widened_[chunk_m * block_k];
   alignas(64) float scales_[tile_n];
 };
@@ -198,7 +224,7 @@ class tile_multiplier {
 /// not on m, on the row's position, on the other rows, on the number of threads, or on the
 /// instruction set.
 ///
-/// Splits the 32-row tiles of the weight over the pool's threads. Never allocates; takes about 34
+/// Splits the 32-row tiles of the weight over the pool's threads. Never allocates; takes about 42
 /// KB of stack.
 /// @return invalid_value: not a cpu_tile32 weight, or a null pointer; unsupported_format: element
 /// types;

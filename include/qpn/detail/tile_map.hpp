@@ -52,11 +52,13 @@ namespace qpn::detail {
   return layout.block_scales_offset + line * tile_n + row % tile_n;
 }
 
-/// The fp32 scale of a row, in every layout; scale mode tensor or channel.
+/// The fp32 scale of a row, in scale mode block the one at k, in every layout; scale mode not none.
 [[nodiscard]] QPN_HD constexpr std::int64_t scale_offset(packed_layout const& layout,
-                                                         std::int64_t row) noexcept {
-  std::int64_t const index = layout.scale == scale_mode::tensor ? row / tile_n : row;
-  return layout.scales_offset + index * 4;
+                                                         std::int64_t row,
+                                                         std::int64_t k = 0) noexcept {
+  std::int64_t const line = layout.scale == scale_mode::channel ? row : row / tile_n;
+  std::int64_t const column = layout.scale == scale_mode::block ? k / scale_block : 0;
+  return layout.scales_offset + (line * scale_columns(layout) + column) * 4;
 }
 
 // sm70_quadpair: records, one for each tile and step of k. Format is that of the layout.

@@ -92,8 +92,8 @@ template <class Format>
   if (layout.format == format_id::dense16) {
     return detail::dense_at(part.codes, row * layout.k + k, layout.code_type);
   }
-  bool const per_row = layout.scale == scale_mode::channel && part.channel_scales != nullptr;
-  double const scale = static_cast<double>(per_row ? part.channel_scales[row] : part.global_scale);
+  double const scale =
+      static_cast<double>(qpn::detail::scale_of_row(layout, part, row, k / scale_block));
   if (layout.format == format_id::fp8) {
     return static_cast<double>(decode_e4m3(detail::byte_at(part.codes, row * layout.k + k))) *
            scale;
@@ -110,9 +110,7 @@ template <class Format>
   double const value = layout.id == layout_id::cpu_tile32 ? detail::tile32_at(weight, row, k)
                                                           : detail::quadpair_at(weight, row, k);
   if (layout.scale == scale_mode::none) return value;
-  float scale = 0.0f;
-  std::memcpy(&scale, weight.data + qpn::detail::scale_offset(layout, row), sizeof scale);
-  return value * static_cast<double>(scale);
+  return value * static_cast<double>(qpn::detail::stored_scale(weight, row, k / scale_block));
 }
 
 /// out[n, k] = the fused published matrices, row-major. The parts' rows must add up to layout.n.

@@ -12,6 +12,9 @@ namespace qpn::cpu::detail {
 ///     chain = 0; for each k of the block in ascending order: chain = fma(x[k], w[k], chain)
 ///     total = total + chain
 ///   y = total * scale, or with accumulation fma(total, scale, y)
+/// With block scales each 128 k have a total of their own, and in ascending order
+///   sum = 0; sum = fma(total, scale, sum)
+///   y = sum, or with accumulation sum + y
 /// where w is the weight without its fp32 scale, which is exact in fp32.
 inline constexpr std::int64_t block_k = 64;
 
