@@ -230,7 +230,6 @@ inspection inspect_checkpoint(std::filesystem::path const& directory, open_mode 
     if (result.config && result.tensors != 0) {
       result.weights = take_inventory(tensors, *result.config, report);
     }
-    if (std::string const held = tensors.describe_reexpressed(); !held.empty()) report.warn(held);
     if (!config.is_null()) inspect_declarations(config, result, report);
   }
   result.problems = report.problems();

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
-#include <optional>
+#include <utility>
 
 #include "checkpoint/ignored_tensors.hpp"
 #include "checkpoint/message_text.hpp"
@@ -18,7 +18,6 @@ namespace qwen38::checkpoint {
 namespace {
 
 constexpr std::int64_t nvfp4_group = 16;
-constexpr std::int64_t fp8_block = 128;  // rows and columns that share a scale
 
 struct foreign_suffix {
   std::string_view suffix;
@@ -152,11 +151,6 @@ float read_scale(std::string const& module, tensor_view const& scale) {
   return read_scales(module, scale).front();
 }
 
-void hold_as_fp8(linear_view& linear, qpn::scale_mode scales) {
-  linear.format = qpn::format_id::fp8;
-  linear.scales = scales;
-}
-
 void read_nvfp4(repository const& tensors, tensor_view const& weight, linear_view& linear) {
   std::string const& module = linear.module;
   bool const divides = weight.name.ends_with(".weight_packed");
@@ -190,129 +184,15 @@ void read_nvfp4(repository const& tensors, tensor_view const& weight, linear_vie
   }
 }
 
-// A grid of block scales over [n, k] and the codes they belong to.
-struct block_fp8 {
-  std::int64_t n, k;
-  std::int64_t columns;  // of the grid
-  std::span<std::byte const> codes;
-  std::vector<float> const& scales;
-
-  [[nodiscard]] float scale_at(std::int64_t row, std::int64_t column) const {
-    return scales[static_cast<std::size_t>(row / fp8_block * columns + column / fp8_block)];
-  }
-};
-
-// The 16-bit code of decode_e4m3(code) * scale, if that product is exactly a number of `type`.
-std::optional<std::uint16_t> exact_code(std::uint8_t code, float scale, qpn::dtype type) {
-  // At most 4 + 24 significant bits: exact in double.
-  double const value = static_cast<double>(qpn::decode_e4m3(code)) * static_cast<double>(scale);
-  auto const narrow = static_cast<float>(value);
-  bool const is_bf16 = type == qpn::dtype::bf16;
-  std::uint16_t const out = is_bf16 ? qpn::encode_bf16(narrow) : qpn::encode_f16(narrow);
-  float const back = is_bf16 ? qpn::decode_bf16(out) : qpn::decode_f16(out);
-  if (static_cast<double>(back) != value) return std::nullopt;
-  return out;
-}
-
-struct dense_values {
-  std::unique_ptr<std::byte[]> bytes;  // 16-bit [n, k]; null: not every value is exact
-  std::int64_t bad_row = 0;
-  std::int64_t bad_column = 0;
-};
-
-dense_values to_dense(block_fp8 const& source, qpn::dtype type) {
-  dense_values out;
-  out.bytes = std::make_unique<std::byte[]>(source.codes.size() * 2);
-  std::array<std::optional<std::uint16_t>, 256> table;
-  for (std::int64_t first = 0; first < source.n; first += fp8_block) {
-    for (std::int64_t left = 0; left < source.k; left += fp8_block) {
-      float const scale = source.scale_at(first, left);
-      for (unsigned c = 0; c < table.size(); ++c) {
-        table[c] = exact_code(static_cast<std::uint8_t>(c), scale, type);
-      }
-      std::int64_t const width = (std::min)(fp8_block, source.k - left);
-      for (std::int64_t r = first; r < (std::min)(first + fp8_block, source.n); ++r) {
-        auto const begin = static_cast<std::size_t>(r * source.k + left);
-        for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
-          std::optional<std::uint16_t> const& value =
-              table[std::to_integer<std::size_t>(source.codes[begin + i])];
-          if (!value) return {nullptr, r, left + static_cast<std::int64_t>(i)};
-          std::memcpy(out.bytes.get() + 2 * (begin + i), &*value, sizeof *value);
-        }
-      }
-    }
-  }
-  return out;
-}
-
-// Every weight of a block row has one scale, so the codes can stay as they are.
-bool are_equal_along_k(block_fp8 const& source) {
-  auto const columns = static_cast<std::size_t>(source.columns);
-  for (std::size_t i = 0; i < source.scales.size(); ++i) {
-    if (source.scales[i] != source.scales[i / columns * columns]) return false;
-  }
-  return true;
-}
-
-void hold_dense(repository& tensors, block_fp8 const& source, std::string const& field,
-                linear_view& linear) {
-  for (std::size_t i = 0; i < source.codes.size(); ++i) {
-    if (!qpn::is_nan_e4m3(std::to_integer<std::uint8_t>(source.codes[i]))) continue;
-    auto const at = static_cast<std::int64_t>(i);
-    fail(error_kind::corrupt_data, linear.module,
-         "weight is NaN at row " + std::to_string(at / source.k) + ", column " +
-             std::to_string(at % source.k));
-  }
-  linear.dense_type = qpn::dtype::bf16;
-  dense_values values = to_dense(source, linear.dense_type);
-  if (!values.bytes) {
-    linear.dense_type = qpn::dtype::f16;
-    values = to_dense(source, linear.dense_type);
-  }
-  if (!values.bytes) {
-    fail(error_kind::unsupported, linear.module,
-         field +
-             " holds FP8 scales of 128x128 blocks that differ along k, and neither BF16 nor F16 "
-             "holds every product exactly (not at row " +
-             std::to_string(values.bad_row) + ", column " + std::to_string(values.bad_column) +
-             "), so the weight would lose precision in any form that is supported");
-  }
-  linear.codes = {values.bytes.get(), source.codes.size() * 2};
-  linear.own_codes = std::move(values.bytes);
-  tensors.note_reexpressed(linear.module, qpn::to_string(linear.dense_type), source.codes.size(),
-                           2 * source.codes.size());
-}
-
-void read_fp8_blocks(repository& tensors, tensor_view const& scale, linear_view& linear) {
-  std::int64_t const columns = (linear.k + fp8_block - 1) / fp8_block;
-  std::vector<float> const scales = read_scales(linear.module, scale);
-  block_fp8 const source{linear.n, linear.k, columns, linear.codes, scales};
-  linear.cls = quant_class::fp8_block;
-  if (!are_equal_along_k(source)) {
-    hold_dense(tensors, source, field_of(linear.module, scale), linear);
-    return;
-  }
-  bool const one = std::all_of(scales.begin(), scales.end(),
-                               [&](float value) { return value == scales.front(); });
-  hold_as_fp8(linear, one ? qpn::scale_mode::tensor : qpn::scale_mode::channel);
-  if (one) {
-    linear.scale = scales.front();
-    return;
-  }
-  for (std::int64_t row = 0; row < linear.n; ++row) {
-    linear.channel_scales.push_back(source.scale_at(row, 0));
-  }
-}
-
-void read_fp8(repository& tensors, tensor_view const& weight, linear_view& linear) {
+void read_fp8(repository const& tensors, tensor_view const& weight, linear_view& linear) {
   std::string const& module = linear.module;
   bool const by_inverse = tensors.find(module + ".weight_scale_inv") != nullptr;
   std::string_view const suffix = by_inverse ? ".weight_scale_inv" : ".weight_scale";
   refuse_other_scales(tensors, module, weight, {suffix, ".input_scale"});
   tensor_view const& scale = require_scale(tensors, module, suffix, weight);
   require_form(module, weight, storage_dtype::f8_e4m3, {linear.n, linear.k});
-  std::vector<std::int64_t> const blocks = {(linear.n + fp8_block - 1) / fp8_block,
-                                            (linear.k + fp8_block - 1) / fp8_block};
+  std::vector<std::int64_t> const blocks = {(linear.n + qpn::scale_block - 1) / qpn::scale_block,
+                                            (linear.k + qpn::scale_block - 1) / qpn::scale_block};
   bool const is_number = scale.dtype == storage_dtype::f32 || scale.dtype == storage_dtype::bf16;
   bool const is_tensor = !by_inverse && scale.element_count() == 1;
   bool const is_channel = !by_inverse && (scale.shape == std::vector<std::int64_t>{linear.n, 1} ||
@@ -328,17 +208,21 @@ void read_fp8(repository& tensors, tensor_view const& weight, linear_view& linea
          field_of(module, scale) + " is " + describe(scale) + ", but " + expected +
              ", or the same in BF16, is expected");
   }
+  linear.format = qpn::format_id::fp8;
   linear.codes = weight.bytes;
+  std::vector<float> scales = read_scales(module, scale);
   if (is_tensor) {
     linear.cls = quant_class::fp8_tensor;
-    hold_as_fp8(linear, qpn::scale_mode::tensor);
-    linear.scale = read_scales(module, scale).front();
+    linear.scales = qpn::scale_mode::tensor;
+    linear.scale = scales.front();
   } else if (is_channel) {
     linear.cls = quant_class::fp8_channel;
-    hold_as_fp8(linear, qpn::scale_mode::channel);
-    linear.channel_scales = read_scales(module, scale);
+    linear.scales = qpn::scale_mode::channel;
+    linear.channel_scales = std::move(scales);
   } else {
-    read_fp8_blocks(tensors, scale, linear);
+    linear.cls = quant_class::fp8_block;
+    linear.scales = qpn::scale_mode::block;
+    linear.scale_blocks = std::move(scales);
   }
 }
 
@@ -418,6 +302,7 @@ qpn::weight_part to_part(linear_view const& linear) noexcept {
   part.block_scales = linear.block_scales.data();
   part.global_scale = linear.scale;
   if (!linear.channel_scales.empty()) part.channel_scales = linear.channel_scales.data();
+  if (!linear.scale_blocks.empty()) part.scale_blocks = linear.scale_blocks.data();
   return part;
 }
 

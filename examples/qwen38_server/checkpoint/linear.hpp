@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <qpn/dtype.hpp>
 #include <qpn/format.hpp>
 #include <qpn/prepack.hpp>
@@ -38,21 +37,22 @@ inline constexpr std::size_t quant_class_count = 6;
   return "unknown";
 }
 
-/// A linear layer's tensors, checked. Points into the mapped file where the bytes are used as
-/// stored, else into memory of its own, which moves keep. Empty spans in a headers-only repository.
+/// A linear layer's tensors, checked. Points into the mapped file; empty spans in a headers-only
+/// repository.
 struct linear_view {
   std::string module;
-  quant_class cls = quant_class::bf16;              ///< as stored
-  qpn::format_id format = qpn::format_id::dense16;  ///< as held, which differs only for fp8_block
-  qpn::dtype dense_type = qpn::dtype::bf16;         ///< bf16 or f16; bf16 if not dense
-  qpn::scale_mode scales = qpn::scale_mode::none;   ///< as held: none if dense
-  std::int64_t n = 0;                               ///< outputs
-  std::int64_t k = 0;                               ///< inputs
+  quant_class cls = quant_class::bf16;
+  qpn::format_id format = qpn::format_id::dense16;
+  qpn::dtype dense_type = qpn::dtype::bf16;        ///< bf16 or f16; bf16 if not dense
+  qpn::scale_mode scales = qpn::scale_mode::none;  ///< none if dense
+  std::int64_t n = 0;                              ///< outputs
+  std::int64_t k = 0;                              ///< inputs
   std::span<std::byte const> codes;  ///< nvfp4: u8 [n, k / 2], low nibble = even k; else [n, k]
   std::span<std::byte const> block_scales;  ///< nvfp4: e4m3 [n, k / 16]; else empty
   float scale = 1;                          ///< scale mode tensor: multiplies every weight; else 1
   std::vector<float> channel_scales;        ///< scale mode channel: [n]; else empty
-  std::unique_ptr<std::byte[]> own_codes;   ///< what `codes` points into, if not the file
+  std::vector<float>
+      scale_blocks;  ///< scale mode block: [n / 128, k / 128], rounded up; else empty
 };
 
 /// ".weight", ".weight_scale", ...: every tensor `module` + suffix belongs to the linear `module`,
@@ -72,12 +72,7 @@ struct linear_view {
 /// Shapes must be those of [n, k]; FP8 scales are F32 or BF16; fp32 scales are finite and positive;
 /// missing scales, scales that the class does not have, and formats that are recognised but not
 /// served (integer codes, AWQ pre-scales and others) are refused by name. Codes and block scales
-/// are not read here, except to hold 128x128 blocks densely: packing refuses their NaNs.
-///
-/// qpn holds no 128x128 blocks. Such a weight is held in another form only if every value is the
-/// same number there: FP8 with a tensor or channel scale if the scales are equal along k, else
-/// dense in BF16 or F16, twice the bytes, which is noted in the repository. Where neither holds
-/// every value the linear is refused. (A headers-only repository cannot tell and refuses nothing.)
+/// of e4m3 are not read here: packing refuses their NaNs.
 /// @throws qwen38::error (corrupt_data, unsupported)
 [[nodiscard]] linear_view find_linear(repository& tensors, std::string const& module,
                                       std::int64_t n, std::int64_t k);

@@ -207,31 +207,6 @@ void repository::forget_claims() noexcept {
   for (entry& e : entries_) e.claimed = false;
 }
 
-void repository::note_reexpressed(std::string const& module, std::string form,
-                                  std::uint64_t stored_bytes, std::uint64_t held_bytes) {
-  reexpressed_[module] = {module, std::move(form), stored_bytes, held_bytes};
-}
-
-std::string repository::describe_reexpressed() const {
-  if (reexpressed_.empty()) return "";
-  std::vector<std::string> names;
-  std::set<std::string> forms;
-  std::uint64_t stored = 0;
-  std::uint64_t held = 0;
-  for (auto const& [module, one] : reexpressed_) {
-    names.push_back(module);
-    forms.insert(one.form);
-    stored += one.stored_bytes;
-    held += one.held_bytes;
-  }
-  std::string all;
-  for (std::string const& form : forms) all += (all.empty() ? "" : " or ") + form;
-  return directory_.string() + ": " + std::to_string(names.size()) +
-         " linears with FP8 block scales are held as " + all + ", every value exact, in " +
-         std::to_string(held) + " bytes instead of " + std::to_string(stored) + ": " +
-         first_few(names);
-}
-
 std::vector<std::string> repository::unused() const {
   std::set<std::string_view> claimed;
   for (entry const& e : entries_) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -44,20 +43,6 @@ class repository {
   /// Makes every tensor unused again, for a check that goes before the use.
   void forget_claims() noexcept;
 
-  /// A linear whose stored form has no place in memory, and the form it is held in instead without
-  /// changing any value.
-  struct reexpression {
-    std::string module;
-    std::string form;
-    std::uint64_t stored_bytes;
-    std::uint64_t held_bytes;
-  };
-  /// Notes one; a second note of the same module replaces the first.
-  void note_reexpressed(std::string const& module, std::string form, std::uint64_t stored_bytes,
-                        std::uint64_t held_bytes);
-  /// One sentence that counts them and names the first few, or "" if there are none.
-  [[nodiscard]] std::string describe_reexpressed() const;
-
   /// Names that are neither claimed nor on the list of ignored names, sorted. A scale on that list
   /// counts only if a tensor of its own module is claimed.
   [[nodiscard]] std::vector<std::string> unused() const;
@@ -93,7 +78,6 @@ class repository {
   std::vector<std::string> shard_names_;  // parallel to shards_
   std::vector<entry> entries_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys are the tensors' own names
-  std::map<std::string, reexpression> reexpressed_;            // by module
 };
 
 /// What the names of the text model's tensors begin with, "model.language_model." or, in a

@@ -67,9 +67,6 @@ loaded_model load(model_flags const& flags) {
       flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
   loaded.model = std::make_unique<model::qwen38_model>(files, config,
                                                        ops::cpu::make_backend(threads), options);
-  if (std::string const held = files->describe_reexpressed(); !held.empty()) {
-    spdlog::warn("{}", held);
-  }
   loaded.threads = threads;
   loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
 

@@ -101,22 +101,37 @@ class loader {
     ops::linear_source source;
     source.format = views.front().format;
     source.dense_type = views.front().dense_type;
-    source.scales = views.front().scales;
-    // Tensor scales are kept per 32-row tile; parts that meet inside a tile, or one of which has
-    // channel scales, keep theirs per row instead.
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      bool const splits_tile = i + 1 < parts.size() && parts[i].n % qpn::tile_n != 0;
-      if (views[i].scales == qpn::scale_mode::channel ||
-          (source.scales == qpn::scale_mode::tensor && splits_tile)) {
-        source.scales = qpn::scale_mode::channel;
-      }
-    }
+    source.scales = fused_scales(modules, views, parts);
     std::string name = modules.front().name;
     for (std::size_t i = 1; i < modules.size(); ++i) name += " + " + modules[i].name;
     source.name = name;
     source.k = k;
     source.parts = parts;
     return packed(source);
+  }
+
+  /// Tensor scales and those of 128x128 blocks are kept per 32-row tile; tensor scales of parts
+  /// that meet inside a tile, or beside a part with channel scales, are kept per row instead.
+  static qpn::scale_mode fused_scales(std::vector<module_rows> const& modules,
+                                      std::vector<checkpoint::linear_view> const& views,
+                                      std::vector<qpn::weight_part> const& parts) {
+    auto const any = [&](qpn::scale_mode mode) {
+      return std::ranges::any_of(
+          views, [mode](checkpoint::linear_view const& one) { return one.scales == mode; });
+    };
+    bool const splits_tile =
+        std::any_of(parts.begin(), parts.end() - 1,
+                    [](qpn::weight_part const& part) { return part.n % qpn::tile_n != 0; });
+    if (any(qpn::scale_mode::block)) {
+      if (!splits_tile && !any(qpn::scale_mode::channel)) return qpn::scale_mode::block;
+      throw error(error_kind::unsupported,
+                  "module " + modules.front().name +
+                      " and those read as one matrix with it have FP8 block scales: multiples of " +
+                      std::to_string(qpn::tile_n) + " rows and no channel scales are expected");
+    }
+    bool const by_row = any(qpn::scale_mode::channel) ||
+                        (views.front().scales == qpn::scale_mode::tensor && splits_tile);
+    return by_row ? qpn::scale_mode::channel : views.front().scales;
   }
 
   attention_weights attention(std::string const& base) {

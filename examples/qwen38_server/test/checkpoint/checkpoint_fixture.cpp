@@ -453,9 +453,13 @@ std::vector<float> held_values(linear_view const& linear) {
             qpn::decode_e4m3(std::to_integer<std::uint8_t>(linear.block_scales[at / 16]));
         values.push_back(qpn::decode_e2m1(code) * block * linear.scale);
       } else if (linear.format == qpn::format_id::fp8) {
-        bool const by_row = linear.scales == qpn::scale_mode::channel;
-        float const scale =
-            by_row ? linear.channel_scales.at(static_cast<std::size_t>(row)) : linear.scale;
+        float scale = linear.scale;
+        if (linear.scales == qpn::scale_mode::channel) {
+          scale = linear.channel_scales.at(static_cast<std::size_t>(row));
+        } else if (linear.scales == qpn::scale_mode::block) {
+          std::int64_t const block = row / 128 * ((linear.k + 127) / 128) + column / 128;
+          scale = linear.scale_blocks.at(static_cast<std::size_t>(block));
+        }
         values.push_back(qpn::decode_e4m3(byte(at)) * scale);
       } else {
         auto const code = static_cast<std::uint16_t>(byte(2 * at) | byte(2 * at + 1) << 8);

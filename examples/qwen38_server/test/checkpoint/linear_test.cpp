@@ -209,63 +209,31 @@ struct block_case {
   }
 };
 
-TEST(find_linear, keeps_blocks_that_are_equal_along_k_in_fp8) {
-  block_case const tensor{std::vector<float>(6, 0.3f)};
-  block_case const channel{{0.3f, 0.3f, 0.3f, 0.7f, 0.7f, 0.7f}, ".weight_scale"};
-  for (block_case const& c : {tensor, channel}) {
+TEST(find_linear, takes_block_scales_of_both_names_and_types) {
+  block_case const inverse{{0.3f, 1e-4f, 7.0f, 0.7f, 0x1p-20f, 3e2f}};
+  block_case const plain{{0.3f, 0.3f, 0.3f, 0.3f, 0.3f, 0.3f}, ".weight_scale"};
+  for (block_case const& c : {inverse, plain}) {
     opened tensors(c.fixture());
     linear_view const linear = find_linear(*tensors, "m", c.rows, c.columns);
     EXPECT_EQ(linear.cls, quant_class::fp8_block);
     EXPECT_EQ(linear.format, qpn::format_id::fp8);
-    EXPECT_EQ(linear.scales,
-              c.name == ".weight_scale" ? qpn::scale_mode::channel : qpn::scale_mode::tensor);
+    EXPECT_EQ(linear.scales, qpn::scale_mode::block);
+    EXPECT_EQ(linear.scale_blocks, c.scales);
+    EXPECT_EQ(to_part(linear).scale_blocks, linear.scale_blocks.data());
     EXPECT_EQ(held_values(linear), c.values());
     EXPECT_EQ(linear.codes.data(), tensors->find("m.weight")->bytes.data());
-    EXPECT_EQ(tensors->describe_reexpressed(), "");
   }
-}
-
-TEST(find_linear, holds_blocks_densely_only_where_every_value_is_exact) {
-  // Powers of two leave four significant bits: BF16. Seven bits more need F16's eleven.
-  block_case const two{{0x1p-8f, 0x1p-3f, 0x1p-5f, 0x1p2f, 0x1p-20f, 0x1p-7f}};
-  block_case const odd{{97 * 0x1p-7f, 0x1p0f, 0x1p-1f, 1.0f, 101 * 0x1p-7f, 1.0f}};
-  std::pair<block_case, qpn::dtype> const cases[] = {{two, qpn::dtype::bf16},
-                                                     {odd, qpn::dtype::f16}};
-  for (auto const& [c, type] : cases) {
-    opened tensors(c.fixture());
-    linear_view const found = find_linear(*tensors, "m", c.rows, c.columns);
-    EXPECT_EQ(found.cls, quant_class::fp8_block);
-    EXPECT_EQ(found.format, qpn::format_id::dense16);
-    EXPECT_EQ(found.dense_type, type);
-    EXPECT_EQ(found.scales, qpn::scale_mode::none);
-    EXPECT_EQ(held_values(found), c.values());
-    EXPECT_NE(
-        tensors->describe_reexpressed().find(
-            ": 1 linears with FP8 block scales are held as " + std::string(qpn::to_string(type)) +
-            ", every value exact, in 120000 bytes instead of 60000: \"m\""),
-        std::string::npos)
-        << tensors->describe_reexpressed();
+  block_case c{std::vector<float>(6)};
+  std::vector<std::uint16_t> narrow;
+  for (std::size_t i = 0; i < 6; ++i) {
+    narrow.push_back(static_cast<std::uint16_t>(0x3c00 + 77 * i));
+    c.scales[i] = qpn::decode_bf16(narrow[i]);
   }
-}
-
-TEST(find_linear, refuses_blocks_that_no_form_holds_exactly) {
-  block_case const c{{1.0f, 0.3f, 1.0f, 1.0f, 1.0f, 1.0f}};
-  opened tensors(c.fixture());
-  EXPECT_EQ(
-      error_of([&] { (void)find_linear(*tensors, "m", c.rows, c.columns); }),
-      "linear \"m\": weight_scale_inv holds FP8 scales of 128x128 blocks that differ along k, "
-      "and neither BF16 nor F16 holds every product exactly (not at row 0, column 129), so "
-      "the weight would lose precision in any form that is supported");
-  EXPECT_TRUE(tensors->unused().empty());
-}
-
-TEST(find_linear, refuses_a_nan_code_under_blocks) {
-  block_case const c{{1.0f, 2.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
   checkpoint_fixture f = c.fixture();
-  f.tensors.at("m.weight").bytes[301] = std::byte{0xff};
+  f.add("m.weight_scale_inv", storage_dtype::bf16, {2, 3});
+  set_bytes(f, "m.weight_scale_inv", narrow.data(), 2 * narrow.size());
   opened tensors(f);
-  EXPECT_EQ(error_of([&] { (void)find_linear(*tensors, "m", c.rows, c.columns); }),
-            "linear \"m\": weight is NaN at row 1, column 1");
+  EXPECT_EQ(held_values(find_linear(*tensors, "m", c.rows, c.columns)), c.values());
 }
 
 struct refused {
