@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What reviewers miss: lint.sh RULE [ROOT] prints every offending line of the tree and exits 1 if there is one.
-# Rules: banned, macros, layout, text, machine, size, shell, format.
+# Rules: banned, macros, layout, text, machine, size, shell, coverage, format.
 set -u
 rule=${1:?usage: lint.sh RULE [ROOT]}
 root=$(cd "${2:-$(dirname "$0")/../..}" && pwd) || exit 2
@@ -75,6 +75,18 @@ case $rule in
     for file in $(files '\.sh$|^\.ci/run$'); do
       bash -n "$file" || failed=1
       head -n 1 "$file" | grep -q '^#!/usr/bin/env bash$' || { echo "$file:1: expected #!/usr/bin/env bash"; failed=1; }
+    done
+    ;;
+  coverage)  # each `suite.case` (or `suite.*`, or part of a case's name before *) of the page is a test of the tree
+    page=docs/bug-coverage.md
+    [ -f "$page" ] || exit 0
+    tests=$(files '_test\.(cpp|py)$' | xargs -r -d '\n' perl -0777 -ne '
+      print "$1.$2\n" while /^TEST(?:_P|_F)?\(\s*(\w+),\s*(\w+)\s*\)/mg;
+      my $suite = "";
+      for (split /\n/) { $suite = $1 if /^class (\w+)/; print "$suite.$1\n" if /^\s+def (test_\w+)\(/ }')
+    for name in $(grep -oP '`\K\w+\.[\w*]+(?=`)' "$page" | sort -u); do
+      printf '%s\n' "$tests" | grep -qE "^$(printf '%s' "$name" | sed 's/\./\\./; s/\*/.*/')\$" ||
+        { grep -n -F "$name" "$page" | sed "s|^\([0-9]*\):.*|$page:\1: no test is called $name|"; failed=1; }
     done
     ;;
   format)  # version 14: others format differently

@@ -32,7 +32,7 @@ plant() {  # plant RULE FILE LINE: the rule must fail for it
 }
 
 reset
-for rule in banned macros layout text machine size shell; do expect "$rule" 0 "clean tree"; done
+for rule in banned macros layout text machine size shell coverage; do expect "$rule" 0 "clean tree"; done
 expect no_such_rule 2 "unknown rule"
 
 plant banned include/qpn/a.hpp 'inline void f() { std::cout << 1; }\n'
@@ -54,6 +54,17 @@ plant text include/qpn/a.hpp '<<<<<<< ours\n'
 plant machine test/a.hpp '// see /r''oot/notes\n'
 plant machine test/a.hpp '// see /tm''p/notes\n'
 plant shell test/a.sh 'if true; then\n'
+mention() {  # mention EXIT_CODE NAME: the page names a test; the tree has sum.is_exact and Sums.test_all
+  reset
+  mkdir -p "$tree/docs"
+  printf 'TEST(sum, is_exact) {\n}\n' > "$tree/test/sum_test.cpp"
+  printf 'class Sums(unittest.TestCase):\n    def test_all(self):\n' > "$tree/test/sum_test.py"
+  printf '| row | `%s` |\n' "$2" > "$tree/docs/bug-coverage.md"
+  expect coverage "$1" "the page names $2"
+}
+for name in sum.is_exact 'sum.*' 'sum.is_*' Sums.test_all; do mention 0 "$name"; done
+for name in sum.is_exac sum.is_exact_too summ.is_exact Sums.test_none; do mention 1 "$name"; done
+
 plant layout include/qpn/long.hpp "$(printf 'int f();\\n%.0s' $(seq 800))"
 
 reset
