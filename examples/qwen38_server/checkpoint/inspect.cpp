@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <ostream>
 #include <utility>
 
@@ -110,6 +111,21 @@ void print_weights(std::ostream& out, inventory const& weights) {
   }
 }
 
+void print_ranks(std::ostream& out, std::vector<group_bytes> const& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    out << "\nrank " << rank << " of " << ranks.size() << "\n";
+    for (std::size_t i = 0; i < weight_group_count; ++i) {
+      std::uint64_t const bytes = ranks[rank][i];
+      if (bytes != 0) {
+        print_row(out, to_string(static_cast<weight_group>(i)), "", grouped(bytes), gib(bytes));
+      }
+    }
+    std::uint64_t const all =
+        std::accumulate(ranks[rank].begin(), ranks[rank].end(), std::uint64_t{0});
+    print_row(out, "total", "", grouped(all), gib(all));
+  }
+}
+
 void print_table(std::ostream& out, inspection const& result) {
   out << "checkpoint     " << result.directory.string() << "\n"
       << "size           " << result.files << " files, " << grouped(result.tensors) << " tensors, "
@@ -124,6 +140,7 @@ void print_table(std::ostream& out, inspection const& result) {
     out << "KV cache       declared as " << result.kv_cache_algo << "; kept in fp16 here\n";
   }
   if (result.weights) print_weights(out, *result.weights);
+  print_ranks(out, result.ranks);
   out << "\n";
   for (problem const& p : result.problems) {
     out << (p.level == severity::error ? "error: " : "warning: ") << p.sentence << "\n";
@@ -172,6 +189,7 @@ ordered_json to_json(inspection const& result) {
                          {"kv_cache_algo", nullptr},
                          {"classes", nullptr},
                          {"linears", nullptr},
+                         {"ranks", ordered_json::array()},
                          {"problems", ordered_json::array()}};
   if (result.config) object["config"] = to_json(*result.config);
   if (result.generation) object["eos_token_ids"] = result.generation->eos_token_ids;
@@ -186,6 +204,13 @@ ordered_json to_json(inspection const& result) {
       auto const cls = static_cast<quant_class>(i);
       object["linears"][std::string(to_string(cls))] = to_json(result.weights->of(cls), "modules");
     }
+  }
+  for (group_bytes const& rank : result.ranks) {
+    ordered_json bytes = ordered_json::object();
+    for (std::size_t i = 0; i < weight_group_count; ++i) {
+      bytes[std::string(to_string(static_cast<weight_group>(i)))] = rank[i];
+    }
+    object["ranks"].push_back({{"bytes", bytes}});
   }
   for (problem const& p : result.problems) {
     char const* const level = p.level == severity::error ? "error" : "warning";
@@ -236,10 +261,8 @@ inspection inspect_checkpoint(std::filesystem::path const& directory, open_mode 
   return result;
 }
 
-int inspect(std::filesystem::path const& directory, std::ostream& out,
-            inspect_options const& options) {
-  inspection const result = inspect_checkpoint(directory, options.mode);
-  if (options.json) {
+int print_inspection(std::ostream& out, inspection const& result, bool as_json) {
+  if (as_json) {
     out << to_json(result).dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
   } else {
     print_table(out, result);

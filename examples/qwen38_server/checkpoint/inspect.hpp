@@ -24,7 +24,8 @@ struct inspection {
   std::optional<model_config> config;           ///< empty if config.json is wrong
   std::optional<generation_config> generation;  ///< empty if generation_config.json is wrong
   std::optional<inventory> weights;             ///< empty without a config or without any tensor
-  std::string kv_cache_algo;  ///< declared in the JSON; the server keeps fp16 all the same
+  std::vector<group_bytes> ranks;  ///< of each rank, if the caller cuts the model over several
+  std::string kv_cache_algo;       ///< declared in the JSON; the server keeps fp16 all the same
   std::vector<problem> problems;
 
   /// No error; warnings are allowed.
@@ -40,14 +41,8 @@ struct inspection {
 /// @throws qwen38::error with the first sentence
 void verify_weights(repository& tensors, model_config const& config);
 
-struct inspect_options {
-  bool json = false;
-  open_mode mode = open_mode::full;
-};
-
-/// Prints what inspect_checkpoint finds: a table for people, or one JSON object.
-/// @return 0, or 2 if there is an error
-int inspect(std::filesystem::path const& directory, std::ostream& out,
-            inspect_options const& options = {});
+/// Prints a table for people, or one JSON object.
+/// @return 0, or 2 if the inspection holds an error
+int print_inspection(std::ostream& out, inspection const& result, bool as_json);
 
 }  // namespace qwen38::checkpoint

@@ -173,15 +173,20 @@ inventory take_inventory(repository& tensors, model_config const& config, diagno
   result.prefix = text_prefix(tensors);
   std::unordered_map<tensor_view const*, weight_group> groups;
   std::vector<std::string> missing;
-  for (model_entry const& entry : list_model(config, result.prefix)) {
+  std::vector<model_entry> const entries = list_model(config, result.prefix);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    model_entry const& entry = entries[i];
     if (entry.is_linear) result.linears.push_back({entry.name, std::nullopt});
     std::vector<tensor_view const*> const found = tensors_of(tensors, entry);
     if (found.empty()) {
       missing.push_back(entry.name);
       continue;
     }
-    for (tensor_view const* const tensor : found)
-      groups.emplace(tensor, group_within(entry, *tensor));
+    for (tensor_view const* const tensor : found) {
+      weight_group const group = group_within(entry, *tensor);
+      groups.emplace(tensor, group);
+      result.used.push_back({tensor->name, i, group, tensor->shape, tensor->byte_count});
+    }
     try {
       check_entry(tensors, entry, found, result);
     } catch (error const& failure) {

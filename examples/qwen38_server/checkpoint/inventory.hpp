@@ -49,13 +49,25 @@ struct model_entry {
 [[nodiscard]] std::vector<model_entry> list_model(model_config const& config,
                                                   std::string const& prefix);
 
+using group_bytes = std::array<std::uint64_t, weight_group_count>;  ///< by weight_group
+
 struct weight_total {
   std::size_t count = 0;
   std::uint64_t bytes = 0;
 };
 
+/// A tensor that an entry of the model uses.
+struct used_tensor {
+  std::string name;
+  std::size_t entry;  ///< index in list_model()
+  weight_group group;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes;
+};
+
 struct inventory {
   std::string prefix;
+  std::vector<used_tensor> used;                        ///< in the order of list_model()
   std::array<weight_total, weight_group_count> groups;  ///< tensors, by weight_group
   weight_total all;                                     ///< tensors
   std::vector<stored_linear> linears;                   ///< all of the model

@@ -103,6 +103,7 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   nlohmann::ordered_json report;
   report["model"] = loaded.name;
   report["device"] = flags.model.device;
+  report["tp"] = flags.model.tp;
   report["threads"] = loaded.threads;
   report["set"] = flags.set;
   report["documents"] = results.front().exact.size();

@@ -6,7 +6,9 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/load.hpp"
 #include "cli/subcommands.hpp"
+#include "parallel/rank_bytes.hpp"
 
 namespace qwen38::cli {
 
@@ -15,6 +17,7 @@ void add_inspect(CLI::App& app, action& chosen) {
     std::filesystem::path directory;
     bool json = false;
     bool headers_only = false;
+    int tp = 1;
   };
   auto const flags = std::make_shared<inspect_flags>();
   CLI::App* const command = app.add_subcommand(
@@ -22,12 +25,20 @@ void add_inspect(CLI::App& app, action& chosen) {
   command->add_option("directory", flags->directory, "Checkpoint directory")->required();
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_flag("--headers-only", flags->headers_only, "Accept files whose data is absent");
+  add_tp_flag(*command, flags->tp);
   command->callback([flags, &chosen] {
     chosen = [flags] {
-      checkpoint::inspect_options options;
-      options.json = flags->json;
-      if (flags->headers_only) options.mode = checkpoint::open_mode::headers_only;
-      return checkpoint::inspect(flags->directory, std::cout, options);
+      checkpoint::inspection result = checkpoint::inspect_checkpoint(
+          flags->directory,
+          flags->headers_only ? checkpoint::open_mode::headers_only : checkpoint::open_mode::full);
+      if (flags->tp > 1 && result.weights) {
+        parallel::shard_plan const plan(*result.config, flags->tp);
+        for (int rank = 0; rank < flags->tp; ++rank) {
+          result.ranks.push_back(
+              parallel::bytes_of_rank(*result.weights, *result.config, plan, rank));
+        }
+      }
+      return checkpoint::print_inspection(std::cout, result, flags->json);
     };
   });
 }

@@ -9,7 +9,9 @@
 #include <thread>
 
 #include "checkpoint/repository.hpp"
+#include "model/rank_group.hpp"
 #include "ops/cpu/cpu_backend.hpp"
+#include "parallel/in_process.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::cli {
@@ -21,7 +23,19 @@ double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
 }
 
+void print_memory(std::string const& whose, model::qwen38_model const& of) {
+  auto const memory = of.get_memory_use();
+  spdlog::info("{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state {:.1f} MiB", whose,
+               mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state));
+}
+
 }  // namespace
+
+void add_tp_flag(CLI::App& app, int& tp) {
+  app.add_option("--tp", tp, "Tensor parallelism: ranks that share each layer")
+      ->check(CLI::IsMember({1, 2, 4}))
+      ->capture_default_str();
+}
 
 void add_model_flags(CLI::App& app, model_flags& flags) {
   app.add_option("--model", flags.directory, "Checkpoint directory")->required();
@@ -29,6 +43,7 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  add_tp_flag(app, flags.tp);
   app.add_option("--lanes", flags.lanes, "Sequences that run at the same time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -47,11 +62,10 @@ loaded_model load(model_flags const& flags) {
     throw error(error_kind::unsupported,
                 "--device " + flags.device + " is not in this build: expected cpu");
   }
-  int const threads = flags.threads > 0
-                          ? flags.threads
-                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int const threads =
+      flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
+  int const threads_of_rank = std::max(1, threads / flags.tp);
 
-  auto const files = std::make_shared<checkpoint::repository>(flags.directory);
   checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
   loaded_model loaded;
   loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
@@ -65,18 +79,36 @@ loaded_model load(model_flags const& flags) {
   options.lanes = flags.lanes;
   options.max_context =
       flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
-  loaded.model = std::make_unique<model::qwen38_model>(files, config,
-                                                       ops::cpu::make_backend(threads), options);
-  loaded.threads = threads;
+  loaded.threads = threads_of_rank * flags.tp;
   loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
 
-  auto const memory = loaded.model->get_memory_use();
-  spdlog::info(
-      "{}: {} layers, {} ids, packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state {:.1f} MiB",
-      loaded.name, config.num_hidden_layers, options.valid_ids, mib(memory.weights),
-      mib(memory.kv_cache), mib(memory.gdn_state));
-  spdlog::info("device cpu, {} threads, {} lanes, context {} tokens each", threads, flags.lanes,
-               options.max_context);
+  auto const make_rank = [&](std::shared_ptr<parallel::communicator> ranks) {
+    bool const is_first = ranks == nullptr || ranks->rank() == 0;
+    model::qwen38_options own = options;
+    own.ranks = std::move(ranks);
+    // Each rank opens the files itself: a repository is one thread's.
+    auto const files = std::make_shared<checkpoint::repository>(flags.directory);
+    auto made = std::make_unique<model::qwen38_model>(files, config,
+                                                      ops::cpu::make_backend(threads_of_rank), own);
+    std::string const held = files->describe_reexpressed();
+    if (is_first && !held.empty()) spdlog::warn("{}", held);
+    return made;
+  };
+  spdlog::info("{}: {} layers, {} ids, device cpu, tp {}, {} threads each, {} lanes of {} tokens",
+               loaded.name, config.num_hidden_layers, options.valid_ids, flags.tp, threads_of_rank,
+               flags.lanes, options.max_context);
+  if (flags.tp == 1) {
+    auto whole = make_rank(nullptr);
+    print_memory(loaded.name, *whole);
+    loaded.model = std::move(whole);
+  } else {
+    auto group =
+        std::make_unique<model::rank_group>(parallel::make_in_process_group(flags.tp), make_rank);
+    for (int rank = 0; rank < flags.tp; ++rank) {
+      print_memory(loaded.name + ", rank " + std::to_string(rank), group->rank(rank));
+    }
+    loaded.model = std::move(group);
+  }
   return loaded;
 }
 

@@ -8,7 +8,7 @@
 
 #include "checkpoint/config.hpp"
 #include "engine/engine.hpp"
-#include "model/qwen38.hpp"
+#include "model/causal_lm.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
@@ -23,11 +23,13 @@ struct model_flags {
   std::filesystem::path directory;
   std::string device = "cpu";
   int threads = 0;  ///< 0: one per processor this process may use
+  int tp = 1;       ///< ranks that share each layer
   int lanes = 4;
   std::int64_t context = 0;   ///< 0: the smaller of 8192 and the model's own limit
   std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
 };
 
+void add_tp_flag(CLI::App& app, int& tp);
 void add_model_flags(CLI::App& app, model_flags& flags);
 
 /// A checkpoint ready to run.
@@ -35,7 +37,7 @@ struct loaded_model {
   checkpoint::generation_config generation;
   std::unique_ptr<text::tokenizer> tokenizer;
   text::chat_format chat_format = text::chat_format::qwen38;
-  std::unique_ptr<model::qwen38_model> model;
+  std::unique_ptr<model::causal_lm> model;
   std::string name;  ///< last component of the directory
   int threads = 1;
 };

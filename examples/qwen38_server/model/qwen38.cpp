@@ -45,7 +45,9 @@ struct qwen38_model::workspace {
   ops::tensor activated;     ///< [intermediate]
   ops::tensor hidden;        ///< [hidden] normed output of the latest forward()
   ops::tensor selected;      ///< [hidden] rows whose logits are wanted
-  ops::tensor logits;        ///< [vocab_size]
+  ops::tensor logits;        ///< [vocab_size] of the rank
+  ops::tensor all_logits;    ///< [vocab_size] of all ranks, on rank 0 of several
+  ops::tensor partial;       ///< [hidden] this rank's term of a sum over ranks
   ops::tensor draft_input;   ///< [2 * hidden] embedding half, hidden half
   ops::tensor draft_source;  ///< [hidden] hidden states that the drafts start from
   ops::tensor draft_x;       ///< [hidden] residual stream of the rows that draft
@@ -57,7 +59,10 @@ struct qwen38_model::workspace {
 qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                            checkpoint::model_config config, std::unique_ptr<ops::backend> backend,
                            qwen38_options const& options)
-    : files_(std::move(files)), config_(std::move(config)), backend_(std::move(backend)) {
+    : files_(std::move(files)),
+      config_(std::move(config)),
+      ranks_(options.ranks),
+      backend_(std::move(backend)) {
   if (options.valid_ids < 1 || options.valid_ids > config_.vocab_size) {
     throw error(error_kind::corrupt_data, "the tokenizer has " + std::to_string(options.valid_ids) +
                                               " ids, but the model's vocab_size is " +
@@ -70,9 +75,11 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                                                   std::to_string(config_.max_position_embeddings) +
                                                   " (max_position_embeddings)");
   }
-  weights_ = load_weights(*files_, config_, *backend_);
+  parallel::shard_plan const plan(config_, ranks_ ? ranks_->size() : 1);
+  weights_ = load_weights(*files_, config_, plan, ranks_ ? ranks_->rank() : 0, *backend_);
 
   limits_.vocab_size = static_cast<std::int32_t>(config_.vocab_size);
+  config_ = plan.rank_shape();
   limits_.valid_ids = options.valid_ids;
   limits_.max_lanes = options.lanes;
   limits_.max_context = options.max_context;
@@ -110,6 +117,10 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   work_->hidden = make(max_rows, h);
   work_->selected = make(max_rows, h);
   work_->logits = make(max_rows, config_.vocab_size);
+  if (ranks_) {
+    work_->partial = make(max_rows, h);
+    if (ranks_->rank() == 0) work_->all_logits = make(max_rows, limits_.vocab_size);
+  }
   if (limits_.has_mtp) {
     work_->draft_input = make(max_rows, 2 * h);
     work_->draft_source = make(max_rows, h);
@@ -150,7 +161,7 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
   backend_->store_kv(*kv_, cache_layer, spans, kv, *w.k_norm);
   backend_->matmul(*w.q_gate, normed, q_gate, false);
   backend_->attention(*kv_, cache_layer, spans, q_gate, *w.q_norm, attended);
-  backend_->matmul(*w.out, attended, x, true);
+  add_product(*w.out, attended, x);
 }
 
 void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
@@ -162,7 +173,7 @@ void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
   backend_->matmul(*w.qkvz, normed, qkvz, false);
   backend_->matmul(*w.ba, normed, ba, false);
   backend_->gdn(*gdn_, state_layer, spans, qkvz, ba, w.view(), mixed);
-  backend_->matmul(*w.out, mixed, x, true);
+  add_product(*w.out, mixed, x);
 }
 
 void qwen38_model::add_mlp(layer_weights const& w, ops::tensor x) {
@@ -172,7 +183,40 @@ void qwen38_model::add_mlp(layer_weights const& w, ops::tensor x) {
   backend_->rms_norm(x, *w.post_norm, static_cast<float>(config_.rms_norm_eps), normed);
   backend_->matmul(*w.mlp.gate_up, normed, gate_up, false);
   backend_->silu_mul(gate_up, activated);
-  backend_->matmul(*w.mlp.down, activated, x, true);
+  add_product(*w.mlp.down, activated, x);
+}
+
+/// x += input W^T, where each rank has some columns of W and of the input.
+void qwen38_model::add_product(ops::linear const& w, ops::tensor input, ops::tensor x) {
+  if (!ranks_) {
+    backend_->matmul(w, input, x, true);
+    return;
+  }
+  ops::tensor const partial = work_->partial.slice_rows(0, x.rows);
+  backend_->matmul(w, input, partial, false);
+  ranks_->sum_into(partial, x);
+}
+
+/// The best valid id of each row, the lowest of equals.
+void qwen38_model::argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids) {
+  if (!ranks_) {
+    backend_->argmax(logits, limits_.valid_ids, ids);
+    return;
+  }
+  std::int64_t const first = config_.vocab_size * ranks_->rank();
+  std::int64_t const valid =
+      std::clamp(limits_.valid_ids - first, std::int64_t{0}, config_.vocab_size);
+  std::vector<parallel::ranked_id> best(ids.size());
+  if (valid > 0) {
+    backend_->argmax(logits, valid, ids);
+    for (std::size_t r = 0; r < ids.size(); ++r) {
+      backend_->read(logits.slice_rows(static_cast<std::int64_t>(r), 1).slice_cols(ids[r], 1),
+                     {&best[r].value, 1});
+      best[r].id = static_cast<std::int32_t>(first + ids[r]);
+    }
+  }
+  ranks_->max_over_ranks(best);
+  for (std::size_t r = 0; r < ids.size(); ++r) ids[r] = best[r].id;
 }
 
 void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer,
@@ -224,8 +268,15 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   ops::tensor const logits = work_->logits.slice_rows(0, count);
   backend_->gather_rows(hidden, wanted, selected);
   backend_->matmul(*weights_.head, selected, logits, false);
-  logits_.resize(static_cast<std::size_t>(count * config_.vocab_size));
-  backend_->read(logits, logits_);
+  ops::tensor all = logits;
+  if (ranks_) {
+    bool const is_first = ranks_->rank() == 0;
+    all = is_first ? work_->all_logits.slice_rows(0, count) : ops::tensor{};
+    ranks_->gather_columns(logits, all);
+    if (!is_first) return {};
+  }
+  logits_.resize(static_cast<std::size_t>(all.rows * all.cols));
+  backend_->read(all, logits_);
   return logits_;
 }
 
@@ -308,7 +359,7 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   backend_->rms_norm(last_x, *mtp.norm, eps, out);
   backend_->matmul(*weights_.head, out, logits, false);
   std::vector<std::int32_t> drafts(static_cast<std::size_t>(count));
-  backend_->argmax(logits, limits_.valid_ids, drafts);
+  argmax_over_ranks(logits, drafts);
   std::size_t next = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (!batch[i].want_draft) continue;

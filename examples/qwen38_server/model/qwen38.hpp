@@ -11,6 +11,7 @@
 #include "model/causal_lm.hpp"
 #include "model/weights.hpp"
 #include "ops/backend.hpp"
+#include "parallel/communicator.hpp"
 
 namespace qwen38::model {
 
@@ -18,10 +19,15 @@ struct qwen38_options {
   std::int32_t valid_ids = 0;  ///< ids the tokenizer knows; rows of the head beyond are padding
   std::int32_t lanes = 1;
   std::int64_t max_context = 4096;
+  /// This model's end of the group of ranks that it is one of, each with its slice of the weights;
+  /// null: alone.
+  std::shared_ptr<parallel::communicator> ranks = nullptr;
 };
 
 /// The Qwen3.5/3.6/3.8 text model: Gated DeltaNet and gated full-attention layers, and the MTP
-/// drafter. Written once against ops::backend.
+/// drafter. Written once against ops::backend and parallel::communicator. One of several ranks
+/// holds only its heads, columns and ids, of weights and of state alike; its forward() returns
+/// logits on rank 0 alone.
 class qwen38_model final : public causal_lm {
  public:
   qwen38_model(std::shared_ptr<checkpoint::repository> files, checkpoint::model_config config,
@@ -59,11 +65,14 @@ class qwen38_model final : public causal_lm {
   void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
                std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x);
   void add_mlp(layer_weights const& w, ops::tensor x);
+  void add_product(ops::linear const& w, ops::tensor input, ops::tensor x);
+  void argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids);
   void report(std::int64_t layer, ops::tensor x);
   [[nodiscard]] std::int64_t hidden_row(int lane, std::int64_t position) const;
 
   std::shared_ptr<checkpoint::repository> files_;
-  checkpoint::model_config config_;
+  checkpoint::model_config config_;  ///< of one rank
+  std::shared_ptr<parallel::communicator> ranks_;
   std::unique_ptr<ops::backend> backend_;
   limits limits_;
   model_weights weights_;

@@ -6,18 +6,21 @@
 
 #include "checkpoint/inspect.hpp"
 #include "checkpoint/linear.hpp"
+#include "parallel/linear_slice.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::model {
 namespace {
 
-/// Looks tensors up by the published names and hands them to the backend.
+/// Looks tensors up by the published names and hands the rank's slices to the backend.
 class loader {
  public:
   loader(checkpoint::repository& files, checkpoint::model_config const& config,
-         ops::backend& backend)
+         parallel::shard_plan const& plan, int rank, ops::backend& backend)
       : files_(files),
         config_(config),
+        plan_(plan),
+        rank_(rank),
         backend_(backend),
         prefix_(checkpoint::text_prefix(files)) {}
 
@@ -57,9 +60,10 @@ class loader {
 
   std::unique_ptr<ops::linear> tied_head(checkpoint::dense_view const& embedding) {
     embedding_table const table = embedding_of(embedding);
+    parallel::index_range const ids = plan_.vocabulary(rank_);
     qpn::weight_part part{};
-    part.n = config_.vocab_size;
-    part.codes = table.rows;
+    part.n = ids.count;
+    part.codes = table.rows + ids.first * config_.hidden_size * qpn::bits(table.type) / 8;
     return packed({"embed_tokens as head",
                    qpn::format_id::dense16,
                    table.type,
@@ -76,7 +80,14 @@ class loader {
 
   std::unique_ptr<ops::constants> vector(std::string const& name,
                                          std::vector<std::int64_t> const& shape) {
-    return backend_.make_constants(checkpoint::find_dense(files_, name, shape).to_f32());
+    std::vector<float> const all = checkpoint::find_dense(files_, name, shape).to_f32();
+    parallel::tensor_slice const held = plan_.slice(rank_, name, shape);
+    std::vector<float> values;
+    for (parallel::index_range const& rows : held.rows) {
+      auto const first = all.begin() + rows.first * held.columns.count;
+      values.insert(values.end(), first, first + rows.count * held.columns.count);
+    }
+    return backend_.make_constants(values);
   }
   std::unique_ptr<ops::constants> norm(std::string const& name, std::int64_t size) {
     return vector(name, {size});
@@ -85,10 +96,13 @@ class loader {
   /// One packed matrix of one or several modules along n, each keeping its own scales.
   std::unique_ptr<ops::linear> fused(std::vector<module_rows> const& modules, std::int64_t k) {
     std::vector<checkpoint::linear_view> views;
+    std::vector<parallel::linear_slice> slices;
     std::vector<qpn::weight_part> parts;
     for (module_rows const& module : modules) {
       views.push_back(checkpoint::find_linear(files_, module.name, module.n, k));
-      parts.push_back(checkpoint::to_part(views.back()));
+      slices.push_back(
+          parallel::slice_linear(views.back(), plan_.slice(rank_, module.name, {module.n, k})));
+      parts.insert(parts.end(), slices.back().parts.begin(), slices.back().parts.end());
       if (views.back().format != views.front().format ||
           views.back().dense_type != views.front().dense_type) {
         throw error(error_kind::unsupported,
@@ -105,7 +119,7 @@ class loader {
     std::string name = modules.front().name;
     for (std::size_t i = 1; i < modules.size(); ++i) name += " + " + modules[i].name;
     source.name = name;
-    source.k = k;
+    source.k = slices.front().k;
     source.parts = parts;
     return packed(source);
   }
@@ -194,6 +208,8 @@ class loader {
 
   checkpoint::repository& files_;
   checkpoint::model_config const& config_;
+  parallel::shard_plan const& plan_;
+  int const rank_;
   ops::backend& backend_;
   std::string const prefix_;
   std::size_t packed_bytes_ = 0;
@@ -202,8 +218,8 @@ class loader {
 }  // namespace
 
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
-                           ops::backend& backend) {
-  return loader(files, config, backend).load();
+                           parallel::shard_plan const& plan, int rank, ops::backend& backend) {
+  return loader(files, config, plan, rank, backend).load();
 }
 
 }  // namespace qwen38::model

@@ -11,6 +11,7 @@
 #include "checkpoint/config.hpp"
 #include "checkpoint/repository.hpp"
 #include "ops/backend.hpp"
+#include "parallel/shard.hpp"
 
 namespace qwen38::model {
 
@@ -72,10 +73,10 @@ struct model_weights {
   std::size_t packed_bytes = 0;  ///< of all linears
 };
 
-/// Packs every tensor of the checkpoint for `backend`; a tensor that is neither used nor on the
-/// list of ignored names is an error. `files` must outlive the result (the embedding stays in its
-/// mapping).
+/// Packs what `rank` of the plan holds of the checkpoint for `backend`; a tensor that is neither
+/// used nor on the list of ignored names is an error. `files` must outlive the result (the
+/// embedding stays in its mapping).
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
-                           ops::backend& backend);
+                           parallel::shard_plan const& plan, int rank, ops::backend& backend);
 
 }  // namespace qwen38::model

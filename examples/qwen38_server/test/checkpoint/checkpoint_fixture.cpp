@@ -439,6 +439,21 @@ checkpoint_fixture make_small_blocks() {
   return out;
 }
 
+checkpoint_fixture read_checkpoint(std::filesystem::path const& directory) {
+  repository const tensors(directory);
+  checkpoint_fixture f;
+  for (tensor_view const* const tensor : tensors.tensors()) {
+    f.add(tensor->name, tensor->dtype, tensor->shape);
+    f.tensors[tensor->name].bytes.assign(tensor->bytes.begin(), tensor->bytes.end());
+  }
+  std::ifstream config(directory / "config.json");
+  f.config = json::parse(config);
+  f.config.erase("quantization_config");
+  std::ifstream generation(directory / "generation_config.json");
+  f.generation = json::parse(generation);
+  return f;
+}
+
 std::vector<float> held_values(linear_view const& linear) {
   std::vector<float> values;
   for (std::int64_t row = 0; row < linear.n; ++row) {

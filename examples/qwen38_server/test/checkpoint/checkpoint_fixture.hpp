@@ -107,6 +107,10 @@ struct checkpoint_fixture {
 /// The same model in FP8 with 128x128 blocks, all of scale 1, and a BF16 head.
 [[nodiscard]] checkpoint_fixture make_small_blocks();
 
+/// The tensors, config and generation config of a checkpoint directory, without its quantisation
+/// documents, which would speak of names and classes that a test changes.
+[[nodiscard]] checkpoint_fixture read_checkpoint(std::filesystem::path const& directory);
+
 /// Row-major fp32 values of a linear, decoded one by one from what would be packed.
 [[nodiscard]] std::vector<float> held_values(linear_view const& linear);
 

@@ -241,7 +241,7 @@ TEST(inspect_small, prints_a_table_and_returns_0) {
   temp_directory const dir;
   test::make_small().write(dir.path());
   std::ostringstream out;
-  EXPECT_EQ(inspect(dir.path(), out), 0);
+  EXPECT_EQ(print_inspection(out, inspect_checkpoint(dir.path()), false), 0);
   std::string const text = out.str();
   for (char const* const part :
        {"8 layers (6 linear, 2 full attention), hidden 64, MLP 96, vocabulary 96",
@@ -254,13 +254,40 @@ TEST(inspect_small, prints_a_table_and_returns_0) {
   EXPECT_EQ(text.find("unaccounted"), std::string::npos);
 }
 
+TEST(inspect_small, prints_the_bytes_of_each_rank_it_is_given) {
+  temp_directory const dir;
+  test::make_small().write(dir.path());
+  inspection result = inspect_checkpoint(dir.path());
+  std::ostringstream alone;
+  EXPECT_EQ(print_inspection(alone, result, false), 0);
+  EXPECT_EQ(alone.str().find("rank 0"), std::string::npos);
+
+  result.ranks.resize(2);
+  result.ranks[1][static_cast<std::size_t>(weight_group::mlp)] = 12345;
+  result.ranks[1][static_cast<std::size_t>(weight_group::embedding)] = 5;
+  std::ostringstream table;
+  EXPECT_EQ(print_inspection(table, result, false), 0);
+  EXPECT_NE(table.str().find("rank 1 of 2\n"
+                             "mlp                               12,345     0.000\n"
+                             "embedding                              5     0.000\n"
+                             "total                             12,350     0.000\n"),
+            std::string::npos)
+      << table.str();
+  std::ostringstream object;
+  EXPECT_EQ(print_inspection(object, result, true), 0);
+  json const ranks = json::parse(object.str())["ranks"];
+  ASSERT_EQ(ranks.size(), 2u);
+  EXPECT_EQ(ranks[1]["bytes"]["mlp"], 12345);
+  EXPECT_EQ(ranks[0]["bytes"]["mlp"], 0);
+}
+
 TEST(inspect_small, prints_json_and_returns_2_for_an_error) {
   checkpoint_fixture f = test::make_small();
   f.add("stray", storage_dtype::u8, {5});
   temp_directory const dir;
   f.write(dir.path());
   std::ostringstream out;
-  EXPECT_EQ(inspect(dir.path(), out, {.json = true}), 2);
+  EXPECT_EQ(print_inspection(out, inspect_checkpoint(dir.path()), true), 2);
   json const object = json::parse(out.str());
   EXPECT_EQ(object["ok"], false);
   EXPECT_EQ(object["classes"]["unaccounted"], (json{{"tensors", 1}, {"bytes", 5}}));
@@ -274,7 +301,7 @@ TEST(inspect_small, prints_json_and_returns_2_for_an_error) {
 TEST(inspect_small, prints_one_error_for_a_directory_that_does_not_exist) {
   temp_directory const dir;
   std::ostringstream out;
-  EXPECT_EQ(inspect(dir / "none", out), 2);
+  EXPECT_EQ(print_inspection(out, inspect_checkpoint(dir / "none"), false), 2);
   EXPECT_NE(out.str().find("error: " + (dir / "none").string() +
                            ": no such directory\n1 errors, 0 warnings\n"),
             std::string::npos)

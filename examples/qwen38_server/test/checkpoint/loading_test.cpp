@@ -22,21 +22,6 @@ using test::temp_directory;
 
 constexpr char const* tiny = "../model/golden/tiny";
 
-checkpoint_fixture read_tiny() {
-  repository const tensors(tiny);
-  checkpoint_fixture f;
-  for (tensor_view const* const tensor : tensors.tensors()) {
-    f.add(tensor->name, tensor->dtype, tensor->shape);
-    f.tensors[tensor->name].bytes.assign(tensor->bytes.begin(), tensor->bytes.end());
-  }
-  std::ifstream config(std::filesystem::path(tiny) / "config.json");
-  f.config = json::parse(config);
-  f.config.erase("quantization_config");  // it speaks of the original names
-  std::ifstream generation(std::filesystem::path(tiny) / "generation_config.json");
-  f.generation = json::parse(generation);
-  return f;
-}
-
 float scalar(checkpoint_fixture const& f, std::string const& name) {
   float value = 0;
   std::memcpy(&value, f.tensors.at(name).bytes.data(), sizeof value);
@@ -113,7 +98,7 @@ bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
 }
 
 TEST(loading, a_divisor_gives_the_bits_of_its_multiplier) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   round_global_scales(f);
   std::vector<float> const multiplied = logits_of(f);
   pack_nvfp4(f);
@@ -121,7 +106,7 @@ TEST(loading, a_divisor_gives_the_bits_of_its_multiplier) {
 }
 
 TEST(loading, equal_channel_scales_give_the_bits_of_a_tensor_scale) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   std::vector<float> const by_tensor = logits_of(f);
   spread_over_channels(f, [](std::string const&) { return true; });
   EXPECT_TRUE(same_bits(logits_of(f), by_tensor));
@@ -129,7 +114,7 @@ TEST(loading, equal_channel_scales_give_the_bits_of_a_tensor_scale) {
 
 // qkv with z and k with v are one matrix in memory; one of each pair has channel scales.
 TEST(loading, channel_and_tensor_scales_are_fused) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   std::vector<float> const by_tensor = logits_of(f);
   spread_over_channels(f, [](std::string const& module) {
     return module.ends_with("in_proj_z") || module.ends_with("k_proj");
@@ -140,7 +125,7 @@ TEST(loading, channel_and_tensor_scales_are_fused) {
 // Each stretch of 128 k is summed on its own, so equal scales give the numbers of a tensor scale
 // but not their bits.
 TEST(loading, equal_block_scales_give_the_logits_of_a_tensor_scale) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   std::vector<float> const by_tensor = logits_of(f);
   spread_over_blocks(f);
   std::vector<float> const by_block = logits_of(f);
@@ -155,7 +140,7 @@ TEST(loading, equal_block_scales_give_the_logits_of_a_tensor_scale) {
 // k and v are one matrix, which keeps v's scale for each tile beside k's blocks, but not scales by
 // row.
 TEST(loading, block_scales_are_fused_with_a_tensor_scale_but_not_with_channel_scales) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   std::vector<float> const by_tensor = logits_of(f);
   spread_over_blocks(f, "k_proj");
   std::vector<float> const by_block = logits_of(f);
@@ -172,7 +157,7 @@ TEST(loading, block_scales_are_fused_with_a_tensor_scale_but_not_with_channel_sc
 }
 
 TEST(loading, every_block_scale_counts) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   spread_over_blocks(f);
   std::vector<float> const before = logits_of(f);
   std::string const name = "model.language_model.layers.0.linear_attn.out_proj.weight_scale_inv";
@@ -268,7 +253,7 @@ TEST(loading, the_backend_multiplies_with_exactly_the_stored_values) {
 }
 
 TEST(loading, refuses_before_packing_what_its_documents_contradict) {
-  checkpoint_fixture f = read_tiny();
+  checkpoint_fixture f = test::read_checkpoint(tiny);
   f.hf_quant_config = {{"quantization", {{"quant_algo", "FP8"}, {"exclude_modules", {"mtp*"}}}}};
   temp_directory const dir;
   f.write(dir.path());

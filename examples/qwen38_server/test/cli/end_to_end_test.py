@@ -214,5 +214,41 @@ class Starting(unittest.TestCase):
         self.assertGreaterEqual(report["tau"]["7"], report["tau"]["3"])
 
 
+class OverRanks(unittest.TestCase):
+    def test_a_served_text_is_right_and_does_not_depend_on_the_draft_depth(self):
+        for tp in ("2", "4"):
+            with Server("--tp", tp, "--lanes", "2") as server:
+                for document in heldout(2):
+                    texts = {server.chat(chat_body(document, speculative={"k": k}))["choices"][0]["message"]["content"]
+                             for k in (0, 3, 7)}
+                    self.assertEqual(len(texts), 1, f"--tp {tp} {document['id']}: {texts}")
+                    self.assertEqual(json.loads(texts.pop()), document["expected"])
+                self.assertEqual(server.stop(), 0)
+
+    def test_the_memory_of_each_rank_is_printed(self):
+        done = subprocess.run([SERVER, "generate", "--model", MODEL, "--tp", "4", "--prompt", "x", "--max-tokens", "2"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for rank in range(4):
+            self.assertRegex(done.stderr, rf"rank {rank}: packed weights [\d.]+ MiB, KV cache [\d.]+ MiB, GDN state")
+
+    def test_inspect_counts_the_bytes_of_each_rank(self):
+        done = subprocess.run([SERVER, "inspect", MODEL, "--tp", "4", "--json"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(len(report["ranks"]), 4)
+        for rank in report["ranks"]:
+            for group in ("mlp", "head", "attention", "gdn", "gdn_gates"):
+                self.assertEqual(4 * rank["bytes"][group], report["classes"][group]["bytes"], group)
+            self.assertEqual(rank["bytes"]["embedding"], report["classes"]["embedding"]["bytes"])
+
+    def test_another_number_of_ranks_is_refused(self):
+        done = subprocess.run([SERVER, "generate", "--model", MODEL, "--tp", "3", "--prompt", "x"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--tp", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

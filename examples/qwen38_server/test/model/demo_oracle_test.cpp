@@ -19,11 +19,17 @@ constexpr char const* demo_directory = "../../demo_model";
 constexpr std::size_t vocab_size = 4096;
 constexpr std::size_t compared_rows = 4;
 
-class demo_oracle : public ::testing::Test {
+/// The parameter is the number of ranks.
+class demo_oracle : public ::testing::TestWithParam<int> {
  protected:
   golden const wanted{"golden/demo"};
   std::int32_t const valid_ids = 4077;
-  std::unique_ptr<model::qwen38_model> lm = open_model(demo_directory, valid_ids, 1, 2, 1024);
+  std::unique_ptr<model::causal_lm> lm = open();
+
+  [[nodiscard]] std::unique_ptr<model::causal_lm> open() const {
+    if (GetParam() == 1) return open_model(demo_directory, valid_ids, 1, 2, 1024);
+    return open_group(demo_directory, valid_ids, GetParam(), 1, 1, 1024);
+  }
 
   /// Feeds ids from position `first`, in passes of at most 64 rows; logits of the last row.
   std::vector<float> feed(std::span<std::int32_t const> ids, std::size_t first,
@@ -49,7 +55,7 @@ class demo_oracle : public ::testing::Test {
   }
 };
 
-TEST_F(demo_oracle, logits_agree_at_the_end_of_each_prompt) {
+TEST_P(demo_oracle, logits_agree_at_the_end_of_each_prompt) {
   for (golden::prompt const& prompt : wanted.prompts()) {
     lm->reset(0);
     auto const got = feed(prompt.ids, 0, compared_rows);
@@ -67,7 +73,7 @@ TEST_F(demo_oracle, logits_agree_at_the_end_of_each_prompt) {
   }
 }
 
-TEST_F(demo_oracle, greedy_ids_agree_token_by_token) {
+TEST_P(demo_oracle, greedy_ids_agree_token_by_token) {
   for (golden::prompt const& prompt : wanted.prompts()) {
     auto const generated = prompt.fields.at("generated").get<std::vector<std::int32_t>>();
     // The manifest gives the smallest lead of a winner over the second; all stand clear of
@@ -82,7 +88,7 @@ TEST_F(demo_oracle, greedy_ids_agree_token_by_token) {
   }
 }
 
-TEST_F(demo_oracle, chained_drafts_agree) {
+TEST_P(demo_oracle, chained_drafts_agree) {
   for (golden::prompt const& prompt : wanted.prompts()) {
     auto const drafts = prompt.fields.at("drafts").get<std::vector<std::int32_t>>();
     auto const next_id = prompt.fields.at("next_id").get<std::int32_t>();
@@ -108,5 +114,7 @@ TEST_F(demo_oracle, chained_drafts_agree) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(ranks, demo_oracle, ::testing::Values(1, 2, 4));
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include "checkpoint/config.hpp"
 #include "checkpoint/repository.hpp"
 #include "model/qwen38.hpp"
+#include "model/rank_group.hpp"
 #include "ops/cpu/cpu_backend.hpp"
+#include "parallel/in_process.hpp"
 
 namespace qwen38::test {
 
@@ -24,6 +26,19 @@ inline std::unique_ptr<model::qwen38_model> open_model(std::filesystem::path con
   return std::make_unique<model::qwen38_model>(
       std::make_shared<checkpoint::repository>(directory), checkpoint::load_model_config(directory),
       ops::cpu::make_backend(threads), model::qwen38_options{valid_ids, lanes, context});
+}
+
+/// The same model over `tp` ranks.
+inline std::unique_ptr<model::rank_group> open_group(std::filesystem::path const& directory,
+                                                     std::int32_t valid_ids, int tp, int lanes = 1,
+                                                     int threads = 1, std::int64_t context = 512) {
+  return std::make_unique<model::rank_group>(
+      parallel::make_in_process_group(tp), [&](std::shared_ptr<parallel::communicator> ranks) {
+        return std::make_unique<model::qwen38_model>(
+            std::make_shared<checkpoint::repository>(directory),
+            checkpoint::load_model_config(directory), ops::cpu::make_backend(threads),
+            model::qwen38_options{valid_ids, lanes, context, std::move(ranks)});
+      });
 }
 
 /// Logits [ids, vocab_size] of a whole sequence, fed in passes that end at `cuts`.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/rank_group.hpp"
+
+namespace qwen38::model {
+
+rank_group::rank_group(std::vector<std::shared_ptr<parallel::communicator>> ends,
+                       rank_factory const& make_rank)
+    : models_(ends.size()), team_(std::move(ends)) {
+  team_.run(
+      [&](int index) { models_[static_cast<std::size_t>(index)] = make_rank(team_.end(index)); });
+}
+
+causal_lm::limits const& rank_group::get_limits() const noexcept {
+  return models_.front()->get_limits();
+}
+
+void rank_group::reset(int lane) {
+  team_.run([&](int index) { rank(index).reset(lane); });
+}
+
+std::span<float const> rank_group::forward(std::span<sequence_rows const> batch) {
+  std::span<float const> logits;
+  team_.run([&](int index) {
+    auto const own = rank(index).forward(batch);
+    if (index == 0) logits = own;
+  });
+  return logits;
+}
+
+void rank_group::keep(int lane, std::int64_t rows) {
+  team_.run([&](int index) { rank(index).keep(lane, rows); });
+}
+
+void rank_group::draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) {
+  team_.run([&](int index) {
+    // All ranks find the same ids.
+    std::vector<std::int32_t> own(next_ids.size());
+    rank(index).draft(batch, index == 0 ? next_ids : std::span(own));
+  });
+}
+
+}  // namespace qwen38::model
