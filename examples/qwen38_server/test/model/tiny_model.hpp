@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "checkpoint/config.hpp"
@@ -26,11 +27,21 @@ inline std::unique_ptr<model::qwen38_model> open_model(std::filesystem::path con
       ops::cpu::make_backend(threads), model::qwen38_options{valid_ids, lanes, context});
 }
 
+/// Pages of a lane's own, as many as a sequence as long as the context needs, for models whose pool
+/// has them.
+inline std::vector<std::int32_t> lane_pages(model::causal_lm const& lm, int lane) {
+  auto const& limits = lm.get_limits();
+  std::vector<std::int32_t> pages(
+      static_cast<std::size_t>((limits.max_context + limits.page_tokens - 1) / limits.page_tokens));
+  std::iota(pages.begin(), pages.end(), static_cast<std::int32_t>(pages.size()) * lane);
+  return pages;
+}
+
 /// Logits [ids, vocab_size] of a whole sequence, fed in passes that end at `cuts`.
 inline std::vector<float> all_logits(model::causal_lm& lm, int lane,
                                      std::vector<std::int32_t> const& ids,
                                      std::vector<std::size_t> cuts = {}) {
-  lm.reset(lane);
+  lm.begin(lane, lane_pages(lm, lane));
   cuts.push_back(ids.size());
   std::vector<float> logits;
   std::size_t first = 0;
