@@ -18,6 +18,7 @@ namespace qwen38::cli {
 namespace {
 
 constexpr std::int64_t default_context = 8192;
+constexpr std::int64_t largest_default_kv_tokens = 131072;
 
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
@@ -25,8 +26,31 @@ double mib(std::size_t bytes) {
 
 void print_memory(std::string const& whose, model::qwen38_model const& of) {
   auto const memory = of.get_memory_use();
-  spdlog::info("{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state {:.1f} MiB", whose,
-               mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state));
+  spdlog::info(
+      "{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state with snapshots {:.1f} MiB",
+      whose, mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state));
+}
+
+std::int32_t kv_pages(model_flags const& flags, std::int64_t context) {
+  std::int64_t const all = context * flags.lanes;
+  std::int64_t const chosen = std::min(all, std::max(context, largest_default_kv_tokens));
+  std::int64_t const tokens = flags.kv_tokens > 0 ? flags.kv_tokens : chosen;
+  return static_cast<std::int32_t>((tokens + ops::kv_page_tokens - 1) / ops::kv_page_tokens);
+}
+
+/// Places for snapshots that the budget holds, and no more than there are pages to go with them.
+std::int32_t snapshot_places(model_flags const& flags, checkpoint::model_config const& config,
+                             std::int32_t pages) {
+  if (flags.prefix_cache_mib == 0) return 0;
+  std::size_t const each = std::max<std::size_t>(model::snapshot_bytes(config), 1);
+  std::size_t const places = (static_cast<std::size_t>(flags.prefix_cache_mib) << 20) / each;
+  if (places == 0) {
+    throw error(error_kind::invalid_argument,
+                "--prefix-cache-mib " + std::to_string(flags.prefix_cache_mib) +
+                    " holds no snapshot of this model: expected 0, or at least " +
+                    std::to_string((each >> 20) + 1));
+  }
+  return static_cast<std::int32_t>(std::min(places, static_cast<std::size_t>(pages)));
 }
 
 }  // namespace
@@ -50,6 +74,12 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
   app.add_option("--context", flags.context,
                  "Tokens a sequence may hold; 0: the smaller of 8192 and the model's limit")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option(
+         "--kv-tokens", flags.kv_tokens,
+         "Tokens that the KV cache holds for all sequences together; 0: lanes x context, but "
+         "no more than 131072 or one whole context")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32))
       ->capture_default_str();
   app.add_option("--chat-template", flags.chat_template,
                  "What a checkpoint's chat template is taken for where it is none that is known; "
@@ -79,24 +109,24 @@ loaded_model load(model_flags const& flags) {
   options.lanes = flags.lanes;
   options.max_context =
       flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
+  options.kv_pages = kv_pages(flags, options.max_context);
+  options.snapshots = snapshot_places(flags, config, options.kv_pages);
   loaded.threads = threads_of_rank * flags.tp;
   loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
 
   auto const make_rank = [&](std::shared_ptr<parallel::communicator> ranks) {
-    bool const is_first = ranks == nullptr || ranks->rank() == 0;
     model::qwen38_options own = options;
     own.ranks = std::move(ranks);
     // Each rank opens the files itself: a repository is one thread's.
     auto const files = std::make_shared<checkpoint::repository>(flags.directory);
-    auto made = std::make_unique<model::qwen38_model>(files, config,
-                                                      ops::cpu::make_backend(threads_of_rank), own);
-    std::string const held = files->describe_reexpressed();
-    if (is_first && !held.empty()) spdlog::warn("{}", held);
-    return made;
+    return std::make_unique<model::qwen38_model>(files, config,
+                                                 ops::cpu::make_backend(threads_of_rank), own);
   };
-  spdlog::info("{}: {} layers, {} ids, device cpu, tp {}, {} threads each, {} lanes of {} tokens",
-               loaded.name, config.num_hidden_layers, options.valid_ids, flags.tp, threads_of_rank,
-               flags.lanes, options.max_context);
+  spdlog::info(
+      "{}: {} layers, {} ids, device cpu, tp {}, {} threads each, {} lanes of {} tokens, {} "
+      "tokens in all lanes",
+      loaded.name, config.num_hidden_layers, options.valid_ids, flags.tp, threads_of_rank,
+      flags.lanes, options.max_context, options.kv_pages * ops::kv_page_tokens);
   if (flags.tp == 1) {
     auto whole = make_rank(nullptr);
     print_memory(loaded.name, *whole);
@@ -109,12 +139,17 @@ loaded_model load(model_flags const& flags) {
     }
     loaded.model = std::move(group);
   }
+  if (options.snapshots > 0) {
+    spdlog::info("prefix cache: {} snapshots of {:.1f} MiB", options.snapshots,
+                 mib(model::snapshot_bytes(config)));
+  } else {
+    spdlog::info("prefix cache: off");
+  }
   return loaded;
 }
 
-std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded, std::size_t queue_limit) {
-  engine::engine_options options;
-  options.queue_limit = queue_limit;
+std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded,
+                                             engine::engine_options options) {
   options.on_fault = [](std::string const& what) { spdlog::error("{}", what); };
   auto engine = std::make_unique<engine::engine>(*loaded.model, *loaded.tokenizer, options);
   engine->start();

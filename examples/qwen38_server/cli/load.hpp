@@ -24,8 +24,12 @@ struct model_flags {
   std::string device = "cpu";
   int threads = 0;  ///< 0: one per processor this process may use
   int tp = 1;       ///< ranks that share each layer
-  int lanes = 4;
-  std::int64_t context = 0;   ///< 0: the smaller of 8192 and the model's own limit
+  int lanes = 8;
+  std::int64_t context = 0;  ///< 0: the smaller of 8192 and the model's own limit
+  /// Tokens that the KV cache holds for all sequences together; 0: lanes x context, but no more
+  /// than 131072 or one whole context.
+  std::int64_t kv_tokens = 0;
+  std::int64_t prefix_cache_mib = 0;  ///< for the snapshots of the prefix cache; 0: no such cache
   std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
 };
 
@@ -45,9 +49,10 @@ struct loaded_model {
 /// Opens, checks and packs; prints the memory plan to stderr.
 loaded_model load(model_flags const& flags);
 
-/// An engine that runs on its own thread until it is destroyed; `loaded` must outlive it.
+/// An engine that runs on its own thread until it is destroyed; `loaded` must outlive it. Faults go
+/// to the log.
 std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded,
-                                             std::size_t queue_limit = 64);
+                                             engine::engine_options options = {});
 
 /// A chat as a request with the checkpoint's stop ids; sampling, length and depth are left to the
 /// caller.

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <iostream>
@@ -29,7 +30,17 @@ struct serve_flags {
   int draft_tokens = 7;
   std::int64_t max_tokens = 4096;
   std::size_t queue_limit = 64;
+  std::int64_t queue_timeout_s = 0;
+  std::int64_t request_timeout_s = 0;
 };
+
+engine::engine_options engine_options_of(serve_flags const& flags) {
+  engine::engine_options options;
+  options.queue_limit = flags.queue_limit;
+  options.queue_timeout = std::chrono::seconds(flags.queue_timeout_s);
+  options.request_timeout = std::chrono::seconds(flags.request_timeout_s);
+  return options;
+}
 
 api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) {
   checkpoint::generation_config const& config = loaded.generation;
@@ -60,7 +71,7 @@ int serve(serve_flags flags) {
   }
   http::check_bind(flags.http);  // before the model is loaded
   loaded_model loaded = load(flags.model);
-  auto const engine = start_engine(loaded, flags.queue_limit);
+  auto const engine = start_engine(loaded, engine_options_of(flags));
   api::handler const requests(*engine, *loaded.tokenizer, settings_of(flags, loaded));
   flags.http.stop_on_signals = true;
   http::server server(requests, flags.http);
@@ -104,6 +115,23 @@ void add_serve(CLI::App& app, action& chosen) {
   command
       ->add_option("--queue", flags->queue_limit, "Requests that may wait for a lane; beyond: 429")
       ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--queue-timeout", flags->queue_timeout_s,
+                   "Seconds a request may wait for a lane; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--request-timeout", flags->request_timeout_s,
+                   "Seconds a request may take in all; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  flags->model.prefix_cache_mib = 1024;
+  command
+      ->add_option("--prefix-cache-mib", flags->model.prefix_cache_mib,
+                   "Memory for snapshots of prompts, from which later prompts that begin alike go "
+                   "on; their keys and values stay in the KV cache; 0: off")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->capture_default_str();
   command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
 }

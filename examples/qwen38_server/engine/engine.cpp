@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,23 +18,33 @@
 namespace qwen38::engine {
 namespace {
 
-using clock = std::chrono::steady_clock;
+using time_point = scheduler::time_point;
 
-double milliseconds(clock::time_point from, clock::time_point to) {
+double milliseconds(time_point from, time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+std::string in_words(std::chrono::milliseconds time) {
+  auto const count = time.count();
+  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
 
 void require(bool holds, std::string const& sentence) {
   if (!holds) throw error(error_kind::invalid_argument, sentence);
 }
 
-void check_limits(model::causal_lm::limits const& limits, text::tokenizer const& tokenizer) {
+model::causal_lm::limits const& checked(model::causal_lm::limits const& limits,
+                                        text::tokenizer const& tokenizer) {
   auto const promise = [](bool holds, char const* sentence) {
     if (!holds) throw error(error_kind::internal, sentence);
   };
   promise(limits.max_lanes >= 1, "The model has no lanes: expected at least one.");
   promise(limits.prefill_chunk >= 1,
           "The model's prefill chunk is empty: expected a token or more.");
+  promise(limits.page_tokens >= 1 && limits.prefill_chunk % limits.page_tokens == 0,
+          "The model's prefill chunk is no whole number of its pages.");
+  promise(limits.kv_pages >= 1 && limits.snapshots >= 0,
+          "The model's KV cache has no pages: expected at least one.");
   promise(limits.valid_ids >= 1 && limits.valid_ids <= limits.vocab_size &&
               limits.valid_ids <= tokenizer.vocab_size(),
           "The model's valid ids exceed its rows or the tokenizer's tokens.");
@@ -41,6 +52,7 @@ void check_limits(model::causal_lm::limits const& limits, text::tokenizer const&
           "The model has more ids than the sampler can add up.");
   promise(limits.max_rows >= 1 + (limits.has_mtp ? max_draft_tokens : 0),
           "The model's passes are too narrow for one lane at the largest draft depth.");
+  return limits;
 }
 
 void check_ids(std::vector<std::int32_t> const& ids, std::int32_t limit, char const* field) {
@@ -56,18 +68,21 @@ void check_ids(std::vector<std::int32_t> const& ids, std::int32_t limit, char co
 
 struct engine::job {
   job(request wanted, std::shared_ptr<observer> receiver, text::tokenizer const& tokenizer,
-      std::int32_t valid_ids)
-      : output(std::move(wanted), tokenizer, valid_ids), sink(std::move(receiver)) {}
+      std::int32_t valid_ids, time_point now)
+      : output(std::move(wanted), tokenizer, valid_ids),
+        sink(std::move(receiver)),
+        submitted(now) {}
 
   generation output;
   std::shared_ptr<observer> const sink;
   std::uint64_t ticket = 0;
   std::atomic<bool> cancelled = false;
-  clock::time_point const submitted = clock::now();
-  std::optional<clock::time_point> admitted;
-  std::optional<clock::time_point> first_token;
+  time_point const submitted;
+  std::optional<time_point> admitted;
+  std::optional<time_point> first_token;
+  std::int64_t cached_tokens = 0;
 
-  [[nodiscard]] timing_ms timing(clock::time_point end) const {
+  [[nodiscard]] timing_ms timing(time_point end) const {
     timing_ms out;
     out.queued = milliseconds(submitted, admitted.value_or(end));
     if (admitted) out.prefill = milliseconds(*admitted, first_token.value_or(end));
@@ -80,10 +95,13 @@ engine::engine(model::causal_lm& model, text::tokenizer const& tokenizer, engine
     : model_(model),
       tokenizer_(tokenizer),
       options_(std::move(options)),
-      loop_(model, options_.on_fault) {
-  check_limits(model.get_limits(), tokenizer);
+      loop_(model, options_.on_fault),
+      memory_(checked(model.get_limits(), tokenizer)),
+      scheduler_({static_cast<std::size_t>(model.get_limits().max_lanes), options_.queue_limit,
+                  options_.queue_timeout, options_.request_timeout}) {
   slots_.resize(static_cast<std::size_t>(model.get_limits().max_lanes));
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].place.index = static_cast<int>(i);
+  publish_memory();
 }
 
 engine::~engine() {
@@ -150,12 +168,20 @@ void engine::check(request const& wanted) const {
                     std::to_string(wanted.max_tokens) + ", but the context holds " +
                     std::to_string(limits.max_context) + " tokens.");
   }
+  std::int64_t const pages = memory_.pages_for(prompt + wanted.max_tokens);
+  if (pages > limits.kv_pages) {
+    throw error(error_kind::context_length_exceeded,
+                "The prompt has " + std::to_string(prompt) + " tokens and max_tokens is " +
+                    std::to_string(wanted.max_tokens) + ", which takes " + std::to_string(pages) +
+                    " pages of " + std::to_string(limits.page_tokens) +
+                    " tokens, but the KV cache has " + std::to_string(limits.kv_pages) + ".");
+  }
 }
 
 std::uint64_t engine::submit(request wanted, std::shared_ptr<observer> sink) {
   check(wanted);
   auto const added = std::make_shared<job>(std::move(wanted), std::move(sink), tokenizer_,
-                                           model_.get_limits().valid_ids);
+                                           model_.get_limits().valid_ids, options_.now());
   {
     std::scoped_lock const lock(mutex_);
     if (failed_ || stopping_) {
@@ -165,14 +191,14 @@ std::uint64_t engine::submit(request wanted, std::shared_ptr<observer> sink) {
       throw error(error_kind::unavailable,
                   "The server is about to end and takes no requests; try again later.");
     }
-    if (live_.size() >= slots_.size() + options_.queue_limit) {
+    if (scheduler_.full()) {
       throw error(error_kind::overloaded, "The queue is full: " + std::to_string(live_.size()) +
                                               " requests run or wait for " +
                                               std::to_string(slots_.size()) +
                                               " lanes; try again later.");
     }
     added->ticket = ++last_ticket_;
-    queue_.push_back(added);
+    scheduler_.enqueue(added->ticket, added->submitted);
     live_.emplace(added->ticket, added);
   }
   changed_.notify_one();
@@ -190,19 +216,31 @@ void engine::drain() noexcept {
   draining_ = true;
 }
 
+bool engine::wait_idle(std::chrono::milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, longest, [&] { return live_.empty() && finishing_ == 0; });
+}
+
 service::state engine::get_state() const {
   std::scoped_lock const lock(mutex_);
   state now;
-  now.running = live_.size() - queue_.size();
-  now.waiting = queue_.size();
+  now.running = scheduler_.running();
+  now.waiting = scheduler_.waiting();
   now.lanes = slots_.size();
   now.failed = failed_;
   now.draining = draining_;
+  now.retry_after_s = scheduler_.retry_after_s();
+  now.kv_pages = static_cast<std::size_t>(memory_counts_.pages);
+  now.kv_pages_reserved = static_cast<std::size_t>(memory_counts_.pages_reserved);
+  now.kv_pages_cached = static_cast<std::size_t>(memory_counts_.pages_cached);
+  now.snapshots = static_cast<std::size_t>(memory_counts_.places);
+  now.snapshots_used = static_cast<std::size_t>(memory_counts_.places_used);
   return now;
 }
 
 std::int64_t engine::max_context() const noexcept {
-  return model_.get_limits().max_context;
+  auto const& limits = model_.get_limits();
+  return std::min(limits.max_context, std::int64_t{limits.kv_pages} * limits.page_tokens);
 }
 
 bool engine::supports_drafts() const noexcept {
@@ -210,14 +248,13 @@ bool engine::supports_drafts() const noexcept {
 }
 
 void engine::turn() {
-  end_cancelled();
+  end_early();
   admit();
-  for (slot& one : slots_) {
-    if (!one.work || !one.place.prefilling()) continue;
-    loop_.prefill(one.place);
-    if (one.work->output.completion_tokens() > 0) one.work->first_token = clock::now();
-    report(one);
+  {
+    std::scoped_lock const lock(mutex_);
+    scheduler_.begin_turn();
   }
+  while (slot* const one = next_chunk()) prefill(*one);
   running_.clear();
   for (slot& one : slots_) {
     if (one.work && !one.place.prefilling()) running_.push_back(&one.place);
@@ -228,40 +265,117 @@ void engine::turn() {
   }
 }
 
-void engine::end_cancelled() {
-  for (slot& one : slots_) {
-    if (!one.work || !one.work->cancelled) continue;
-    one.work->output.end(finish_reason::cancelled);
-    report(one);
-  }
-  for (;;) {
-    std::shared_ptr<job> ended;
-    {
-      std::scoped_lock const lock(mutex_);
-      auto const found = std::ranges::find_if(
-          queue_, [](std::shared_ptr<job> const& one) { return one->cancelled.load(); });
-      if (found == queue_.end()) return;
-      ended = std::move(*found);
-      queue_.erase(found);
+/// Ends what was cancelled or is out of time, in the order in which it came.
+void engine::end_early() {
+  std::vector<std::pair<std::uint64_t, finish_reason>> ending;
+  {
+    std::scoped_lock const lock(mutex_);
+    for (auto const& [ticket, one] : live_) {
+      if (one->cancelled) ending.emplace_back(ticket, finish_reason::cancelled);
     }
-    ended->output.end(finish_reason::cancelled);
-    finish(ended, no_rounds(ended->output.wanted()));
+    for (scheduler::late const& one : scheduler_.overdue(options_.now())) {
+      if (!live_.at(one.ticket)->cancelled) ending.emplace_back(one.ticket, one.reason);
+    }
   }
+  std::ranges::sort(ending);
+  for (auto const& [ticket, reason] : ending) end_one(ticket, reason);
+}
+
+void engine::end_one(std::uint64_t ticket, finish_reason reason) {
+  std::string message;
+  if (reason == finish_reason::queue_timeout) {
+    message = "No lane came free within " + in_words(options_.queue_timeout) + "; try again later.";
+  } else if (reason == finish_reason::deadline) {
+    message = "The answer was not complete within " + in_words(options_.request_timeout) + ".";
+  }
+  if (slot* const at = slot_of(ticket)) {
+    if (at->place.prefilling()) {
+      keep_state(*at, memory_.place_at_end(at->held, at->work->output.wanted().prompt_ids,
+                                           at->place.position));
+    }
+    at->work->output.end(reason, message);
+    report(*at);
+    return;
+  }
+  std::shared_ptr<job> waiting;
+  {
+    std::scoped_lock const lock(mutex_);
+    waiting = live_.at(ticket);
+  }
+  waiting->output.end(reason, message);
+  finish(waiting, no_rounds(waiting->output.wanted()));
 }
 
 void engine::admit() {
-  for (slot& one : slots_) {
-    if (one.work) continue;
+  for (;;) {
+    std::shared_ptr<job> first;
     {
       std::scoped_lock const lock(mutex_);
-      if (queue_.empty()) return;
-      one.work = std::move(queue_.front());
-      queue_.pop_front();
+      auto const ticket = scheduler_.next();
+      if (!ticket || *ticket == blocked_) return;
+      first = live_.at(*ticket);
     }
-    one.work->admitted = clock::now();
-    loop_.begin(one.place, one.work->output);
-    report(one);
+    request const& wanted = first->output.wanted();
+    auto held = memory_.reserve(wanted.prompt_ids, wanted.max_tokens);
+    if (!held) {
+      blocked_ = first->ticket;
+      return;
+    }
+    slot& to = *std::ranges::find_if(slots_, [](slot const& one) { return !one.work; });
+    first->admitted = options_.now();
+    first->cached_tokens = held->cached;
+    {
+      std::scoped_lock const lock(mutex_);
+      scheduler_.start(*first->admitted);
+    }
+    to.held = std::move(*held);
+    to.work = std::move(first);
+    publish_memory();
+    loop_.begin(to.place, to.work->output, to.held);
+    report(to);
   }
+}
+
+engine::slot* engine::slot_of(std::uint64_t ticket) {
+  auto const found = std::ranges::find_if(
+      slots_, [&](slot const& one) { return one.work && one.work->ticket == ticket; });
+  return found == slots_.end() ? nullptr : &*found;
+}
+
+engine::slot* engine::next_chunk() {
+  std::scoped_lock const lock(mutex_);
+  auto const ticket = scheduler_.next_chunk();
+  return ticket ? slot_of(*ticket) : nullptr;
+}
+
+void engine::prefill(slot& one) {
+  loop_.prefill(one.place);
+  generation const& output = one.work->output;
+  if (output.completion_tokens() > 0) one.work->first_token = options_.now();
+  if (!one.place.prefilling()) {
+    std::scoped_lock const lock(mutex_);
+    scheduler_.prefilled(one.work->ticket);
+  } else if (!output.ended()) {
+    keep_state(one, memory_.place_at(one.held, output.wanted().prompt_ids, one.place.position));
+  }
+  report(one);
+}
+
+/// For later prompts that begin like this lane's; no place: it is not worth it.
+void engine::keep_state(slot& one, std::optional<std::int32_t> place) {
+  if (!place) return;
+  if (loop_.save(one.place, *place)) {
+    memory_.remember(one.held, one.work->output.wanted().prompt_ids, one.place.position, *place);
+  } else {
+    memory_.forget(*place);
+  }
+  publish_memory();
+}
+
+void engine::publish_memory() {
+  auto const counts = memory_.get_counts();
+  std::scoped_lock const lock(mutex_);
+  memory_counts_ = counts;
 }
 
 /// Hands out what a lane has put out; frees it if it has ended.
@@ -273,18 +387,37 @@ void engine::report(slot& from) {
   if (!from.work->output.ended()) return;
   auto const ended = std::exchange(from.work, nullptr);
   from.place.work = nullptr;
+  memory_.release(from.held);
+  blocked_ = 0;
+  publish_memory();
   finish(ended, std::move(from.place.speculation));
 }
 
 void engine::finish(std::shared_ptr<job> const& ended, speculation_counts counts) {
+  time_point const now = options_.now();
   result outcome = ended->output.outcome();
+  outcome.usage.cached_tokens = ended->cached_tokens;
   outcome.speculation = std::move(counts);
-  outcome.timing = ended->timing(clock::now());
+  outcome.timing = ended->timing(now);
+  bool const answered =
+      outcome.finish == finish_reason::stop || outcome.finish == finish_reason::length;
   {
     // Before the observer hears of it: who sees an end may count on the room it leaves.
     std::scoped_lock const lock(mutex_);
     live_.erase(ended->ticket);
+    scheduler_.leave(ended->ticket, now, answered);
+    ++finishing_;
   }
+  struct told {
+    engine& self;
+    ~told() {
+      {
+        std::scoped_lock const lock(self.mutex_);
+        --self.finishing_;
+      }
+      self.idle_.notify_all();
+    }
+  } const at_last{*this};
   ended->sink->on_finish(outcome);
 }
 
@@ -302,13 +435,20 @@ void engine::end_all(finish_reason reason, std::string const& message) noexcept 
   for (slot& one : slots_) {
     if (!one.work) continue;
     one.place.work = nullptr;
+    memory_.release(one.held);
     left.emplace_back(std::exchange(one.work, nullptr), std::move(one.place.speculation));
   }
+  publish_memory();
   {
     std::scoped_lock const lock(mutex_);
-    for (auto const& one : queue_) left.emplace_back(one, no_rounds(one->output.wanted()));
-    queue_.clear();
+    std::size_t const ran = left.size();
+    for (auto const& [ticket, one] : live_) {
+      bool const runs = std::ranges::any_of(std::span(left).first(ran),
+                                            [&](auto const& entry) { return entry.first == one; });
+      if (!runs) left.emplace_back(one, no_rounds(one->output.wanted()));
+    }
   }
+  std::ranges::sort(left, {}, [](auto const& entry) { return entry.first->ticket; });
   for (auto& [one, counts] : left) {
     one->output.end(reason, message);
     try {

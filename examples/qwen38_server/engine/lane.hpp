@@ -30,9 +30,10 @@ struct lane {
   std::vector<std::int32_t> chosen;  ///< tokens of the output that the latest pass gave
   speculation_counts speculation;
 
-  void begin(generation& next) {
+  /// The first `cached` tokens of the prompt are there already.
+  void begin(generation& next, std::int64_t cached) {
     work = &next;
-    position = 0;
+    position = cached;
     rows.clear();
     speculation = no_rounds(next.wanted());
   }

@@ -29,13 +29,22 @@ bool speculative_loop::attempt(std::span<lane* const> concerned, Call const& cal
   return false;
 }
 
-void speculative_loop::begin(lane& one, generation& work) {
-  one.begin(work);
+void speculative_loop::begin(lane& one, generation& work, reservation const& held) {
+  one.begin(work, held.cached);
   lane* const self = &one;
   attempt(std::span(&self, 1), [&] {
     work.begin();
-    model_.reset(one.index);
+    if (held.cached > 0) {
+      model_.resume(one.index, held.pages, held.snapshot, held.cached);
+    } else {
+      model_.begin(one.index, held.pages);
+    }
   });
+}
+
+bool speculative_loop::save(lane& one, std::int32_t place) {
+  lane* const self = &one;
+  return attempt(std::span(&self, 1), [&] { model_.save(one.index, place); });
 }
 
 void speculative_loop::prefill(lane& one) {
@@ -54,22 +63,31 @@ void speculative_loop::prefill(lane& one) {
                                     std::ssize(rows) - (last ? 1 : 0)};
     auto const logits = model_.forward(std::span(&pass, 1));
     one.position = end;
-    // The MTP layer sees the ids one place to the left.
-    one.chosen.assign(rows.begin() + 1, rows.end());
     if (last) {
       std::int32_t const id = one.work->sample(logits, scratch_);
       one.work->add(id);
       one.rows.assign(1, id);
-      one.chosen.push_back(id);
-    } else {
-      one.chosen.push_back(prompt[static_cast<std::size_t>(end)]);
     }
-    if (one.work->ended() || one.depth_at(1) == 0) return;
-    model::draft_rows const shifted{one.index, first, one.chosen, true, last};
-    std::int32_t draft = -1;
-    model_.draft(std::span(&shifted, 1), std::span(&draft, 1));
-    if (last) one.rows.push_back(draft);
+    write_mtp_rows(one, first, end, last);
   });
+}
+
+/// The MTP layer over the rows whose next token a chunk [first, end) brought; after the last chunk
+/// also over the row of the token just sampled, which gives the first draft.
+void speculative_loop::write_mtp_rows(lane& one, std::int64_t first, std::int64_t end, bool last) {
+  auto const& limits = model_.get_limits();
+  bool const drafts = !one.work->ended() && one.depth_at(1) > 0;
+  bool const keeps = limits.has_mtp && limits.snapshots > 0 && !last;
+  if (!drafts && !keeps) return;
+  auto const& prompt = one.work->wanted().prompt_ids;
+  std::int64_t const from = std::max<std::int64_t>(first - 1, 0);
+  one.chosen.assign(prompt.begin() + from + 1, prompt.begin() + end);
+  if (last) one.chosen.push_back(one.rows.front());
+  if (one.chosen.empty()) return;
+  model::draft_rows const shifted{one.index, from, one.chosen, true, last};
+  std::int32_t draft = -1;
+  model_.draft(std::span(&shifted, 1), std::span(&draft, 1));
+  if (last) one.rows.push_back(draft);
 }
 
 void speculative_loop::decode(std::span<lane* const> running) {

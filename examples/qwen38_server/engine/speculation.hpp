@@ -10,12 +10,15 @@
 
 #include "engine/lane.hpp"
 #include "engine/sampler.hpp"
+#include "engine/sequence_memory.hpp"
 #include "model/causal_lm.hpp"
 
 namespace qwen38::engine {
 
 /// Takes lanes through the model: prefill chunk by chunk, then rounds of draft and verify. A lane
-/// with k = 0 takes part in the same rounds with no drafts and never touches the MTP layer.
+/// with k = 0 takes part in the same rounds with no drafts and never touches the MTP layer; except
+/// that where states are kept for later prompts (limits.snapshots > 0), its prefill writes the MTP
+/// layer's keys and values too, because what goes on from there may draft.
 ///
 /// At every row the next token is drawn as if there were no drafts, and a draft is accepted iff it
 /// equals that token; so with a model whose rows are independent the output does not depend on k,
@@ -29,12 +32,15 @@ class speculative_loop {
   speculative_loop(model::causal_lm& model, std::function<void(std::string const&)> on_fault)
       : model_(model), on_fault_(std::move(on_fault)) {}
 
-  /// Starts a sequence.
-  void begin(lane& one, generation& work);
+  /// Starts a sequence in the pages reserved, from the snapshot if there is one.
+  void begin(lane& one, generation& work, reservation const& held);
 
   /// The next chunk of a prompt, up to the next multiple of limits.prefill_chunk. The last one
   /// emits the first token.
   void prefill(lane& one);
+
+  /// Copies the state of a lane that prefill brought to a chunk border to a snapshot's place.
+  bool save(lane& one, std::int32_t place);
 
   /// One round of every lane given, none of which is prefilling: at least one token each. As few
   /// passes as limits.max_rows allows, each with whole lanes.
@@ -43,6 +49,7 @@ class speculative_loop {
  private:
   template <class Call>
   bool attempt(std::span<lane* const> concerned, Call const& call);
+  void write_mtp_rows(lane& one, std::int64_t first, std::int64_t end, bool last);
   void decode_group();
   void extend_drafts();
   void verify();

@@ -21,14 +21,19 @@ struct sequence_rows {
 };
 
 /// Rows of one sequence in a pass of the MTP layer. MTP row p pairs the hidden state of position p
-/// with the token at position p + 1, so ids[i] is the token at `position + i + 1`.
+/// with the token at position p + 1, so ids[i] is the token at `position + i + 1`. Its keys and
+/// values lie in slot p + 1, so that what a page holds depends on nothing but the tokens up to the
+/// page's end. For the same reason prefill runs the MTP layer one row behind: after a chunk [first,
+/// end) it takes rows first - 1 .. end - 2, and with the last chunk of a prompt also row end - 1,
+/// whose token was sampled just now.
 struct draft_rows {
   int lane = 0;
   std::int64_t position = 0;
   std::span<std::int32_t const> ids;
   /// Where row i's hidden state comes from: true: the lane's rows in the latest forward(), which
-  /// must have covered positions [position, position + ids.size()). false: the lane's own latest
-  /// draft() output (then ids.size() == 1).
+  /// must have covered positions [position, position + ids.size()); but after a chunk of a prompt
+  /// the first row may be the last one of the chunk before, or of the snapshot resumed from. false:
+  /// the lane's own latest draft() output (then ids.size() == 1).
   bool from_target = true;
   /// true: return the greedy draft of the last row. false: only the K and V of the rows are
   /// written.
@@ -37,8 +42,9 @@ struct draft_rows {
 
 /// What the engine needs from a model with an MTP drafter. Rows are independent: a row's logits are
 /// the same bits whatever else is in the pass, and however the tokens before it were cut into
-/// passes. Lanes are numbered 0 .. max_lanes - 1, each with its own state. Not thread-safe: one
-/// caller.
+/// passes. Lanes are numbered 0 .. max_lanes - 1, each with its own recurrent state; keys and
+/// values lie in the pages that the caller gives a sequence, a token's in the slot of its position.
+/// Not thread-safe: one caller.
 class causal_lm {
  public:
   struct limits {
@@ -46,18 +52,36 @@ class causal_lm {
     std::int32_t valid_ids =
         0;  ///< ids in [valid_ids, vocab_size) have no text and are never produced
     std::int32_t max_lanes = 1;
-    std::int64_t max_context = 0;     ///< tokens a lane can hold
-    std::int32_t max_rows = 96;       ///< most rows in one pass of any kind
-    std::int32_t prefill_chunk = 64;  ///< prefill passes start at multiples of this
+    std::int64_t max_context = 0;  ///< tokens a lane can hold
+    std::int32_t max_rows = 96;    ///< most rows of decode and verify in one pass
+    /// Prefill passes start at multiples of this and hold no more rows; the MTP pass after the last
+    /// one may have one row more. A multiple of page_tokens.
+    std::int32_t prefill_chunk = 64;
     bool has_mtp = false;
+    std::int32_t page_tokens = 64;  ///< slots of a page
+    std::int32_t kv_pages = 0;      ///< in the pool, numbered from 0
+    std::int32_t snapshots = 0;     ///< places for recurrent states, numbered from 0
   };
 
   virtual ~causal_lm() = default;
   [[nodiscard]] virtual limits const& get_limits() const noexcept = 0;
 
-  /// Forgets the lane's sequence and any tentative rows. Legal at any time; must be called before
-  /// the first pass of every new sequence.
-  virtual void reset(int lane) = 0;
+  /// Starts an empty sequence in the lane and forgets the one before, tentative rows included; what
+  /// its pages hold stays. The sequence's slot s lies in page pages[s / page_tokens]; the table is
+  /// copied and must cover all its tokens, prompt and answer. No page that the sequence writes may
+  /// belong to another one.
+  virtual void begin(int lane, std::span<std::int32_t const> pages) = 0;
+
+  /// Copies what the lane needs beside its pages to go on from here: recurrent states, and the last
+  /// hidden state for the MTP layer. Only where the number of final tokens is a multiple of
+  /// prefill_chunk, and before the lane has decoded anything.
+  virtual void save(int lane, std::int32_t snapshot) = 0;
+
+  /// begin(), but the first `position` tokens are there already: `snapshot` was saved after the
+  /// same tokens, and the pages below `position` are those that they filled (MTP rows included, if
+  /// the sequence drafts). These pages are only read.
+  virtual void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+                      std::int64_t position) = 0;
 
   /// One target pass. The returned logits are [rows asked for, vocab_size] fp32, row-major, in the
   /// order of `batch` and its rows; they stay valid until the next forward(). A lane may appear

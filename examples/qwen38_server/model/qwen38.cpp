@@ -31,6 +31,16 @@ void require(bool condition, char const* sentence) {
 
 }  // namespace
 
+std::size_t snapshot_bytes(checkpoint::model_config const& config) {
+  ops::gdn_shape const g = gdn_shape_of(config);
+  std::int64_t const recurrent =
+      std::ranges::count(config.layers, checkpoint::layer_kind::linear_attention);
+  std::int64_t const values =
+      g.num_value_heads * g.key_dim * g.value_dim + (g.conv_kernel - 1) * g.conv_channels();
+  std::int64_t const hidden = config.mtp_num_hidden_layers > 0 ? config.hidden_size : 0;
+  return static_cast<std::size_t>(recurrent * values + hidden) * sizeof(float);
+}
+
 /// Tensors of one pass, max_rows rows each.
 struct qwen38_model::workspace {
   ops::tensor x;             ///< fp32 residual stream
@@ -53,6 +63,7 @@ struct qwen38_model::workspace {
   ops::tensor draft_x;       ///< [hidden] residual stream of the rows that draft
   ops::tensor draft_out;     ///< [hidden] normed MTP output of the pass
   ops::tensor draft_hidden;  ///< [lanes, hidden] latest MTP output of each lane
+  ops::tensor carried;       ///< [2 lanes + snapshots, hidden] see lane_state::carried
   std::vector<std::unique_ptr<ops::storage>> memory;
 };
 
@@ -75,6 +86,11 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                                                   std::to_string(config_.max_position_embeddings) +
                                                   " (max_position_embeddings)");
   }
+  if (options.kv_pages < 0 || options.snapshots < 0) {
+    throw error(error_kind::invalid_argument,
+                "KV pages " + std::to_string(options.kv_pages) + ", snapshots " +
+                    std::to_string(options.snapshots) + ": expected none below 0");
+  }
   parallel::shard_plan const plan(config_, ranks_ ? ranks_->size() : 1);
   weights_ = load_weights(*files_, config_, plan, ranks_ ? ranks_->rank() : 0, *backend_);
 
@@ -86,6 +102,13 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   limits_.max_rows = max_rows;
   limits_.prefill_chunk = prefill_chunk;
   limits_.has_mtp = weights_.mtp.has_value();
+  limits_.page_tokens = static_cast<std::int32_t>(ops::kv_page_tokens);
+  std::int64_t const lane_pages =
+      (options.max_context + ops::kv_page_tokens - 1) / ops::kv_page_tokens;
+  limits_.kv_pages = options.kv_pages > 0 ? options.kv_pages
+                                          : static_cast<std::int32_t>(lane_pages * options.lanes);
+  limits_.snapshots = options.snapshots;
+  lanes_.resize(static_cast<std::size_t>(options.lanes));
 
   ops::attention_shape const attention = attention_shape_of(config_);
   ops::gdn_shape const gdn = gdn_shape_of(config_);
@@ -93,9 +116,9 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
       std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
   std::int64_t const recurrent = std::ssize(config_.layers) - full;
   // The MTP layer's keys and values follow those of the target's layers.
-  kv_ = backend_->make_kv_cache(attention, full + (limits_.has_mtp ? 1 : 0), options.lanes,
-                                options.max_context);
-  gdn_ = backend_->make_gdn_state(gdn, recurrent, options.lanes, max_tentative_rows);
+  kv_ = backend_->make_kv_cache(attention, full + (limits_.has_mtp ? 1 : 0), limits_.kv_pages);
+  gdn_ = backend_->make_gdn_state(gdn, recurrent, options.lanes, max_tentative_rows,
+                                  options.snapshots);
 
   work_ = std::make_unique<workspace>();
   auto const make = [&](std::int64_t rows, std::int64_t cols) {
@@ -127,6 +150,7 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
     work_->draft_x = make(max_rows, h);
     work_->draft_out = make(max_rows, h);
     work_->draft_hidden = make(options.lanes, h);
+    work_->carried = make(2 * options.lanes + options.snapshots, h);
   }
 }
 
@@ -136,12 +160,70 @@ qwen38_model::memory_use qwen38_model::get_memory_use() const noexcept {
   return {weights_.packed_bytes, kv_->resident_bytes(), gdn_->resident_bytes()};
 }
 
-void qwen38_model::reset(int lane) {
+qwen38_model::lane_state& qwen38_model::lane_at(int lane) {
+  require(lane >= 0 && lane < limits_.max_lanes, "model: no such lane");
+  return lanes_[static_cast<std::size_t>(lane)];
+}
+
+void qwen38_model::begin(int lane, std::span<std::int32_t const> pages) {
+  lane_at(lane) = {};
+  lane_at(lane).pages.assign(pages.begin(), pages.end());
   backend_->gdn_reset(*gdn_, lane);
+}
+
+void qwen38_model::save(int lane, std::int32_t snapshot) {
+  lane_state const& at = lane_at(lane);
+  require(snapshot >= 0 && snapshot < limits_.snapshots, "save: no such snapshot");
+  require(at.position > 0 && at.position % limits_.prefill_chunk == 0,
+          "save: the lane is on no chunk border");
+  backend_->gdn_save(*gdn_, lane, snapshot);
+  if (!limits_.has_mtp) return;
+  require(at.carried[at.newest] == at.position - 1, "save: the last hidden state is not held");
+  std::int64_t const row = carried_row(lane, at.newest);
+  backend_->gather_rows(work_->carried, std::span(&row, 1),
+                        work_->carried.slice_rows(2 * limits_.max_lanes + snapshot, 1));
+}
+
+void qwen38_model::resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+                          std::int64_t position) {
+  lane_state& at = lane_at(lane);
+  require(snapshot >= 0 && snapshot < limits_.snapshots, "resume: no such snapshot");
+  require(position > 0 && position % limits_.prefill_chunk == 0, "resume: not a chunk border");
+  at = {};
+  at.pages.assign(pages.begin(), pages.end());
+  at.position = position;
+  backend_->gdn_load(*gdn_, lane, snapshot);
+  if (!limits_.has_mtp) return;
+  std::int64_t const row = 2 * limits_.max_lanes + snapshot;
+  backend_->gather_rows(work_->carried, std::span(&row, 1),
+                        work_->carried.slice_rows(carried_row(lane, 0), 1));
+  at.carried[0] = position - 1;
 }
 
 void qwen38_model::keep(int lane, std::int64_t rows) {
   backend_->gdn_keep(*gdn_, lane, rows);
+  lane_at(lane).position += rows;
+}
+
+/// The MTP layer's row p consumes the token at p + 1 and lies in its slot.
+std::int64_t qwen38_model::slot_offset(std::int64_t cache_layer) const {
+  std::int64_t const target_layers =
+      std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
+  return cache_layer < target_layers ? 0 : 1;
+}
+
+std::int64_t qwen38_model::carried_row(int lane, std::size_t which) const {
+  return 2 * lane + static_cast<std::int64_t>(which);
+}
+
+/// Keeps the hidden state of the last row of a span that is final at once and ends a chunk.
+void qwen38_model::carry_hidden(ops::row_span const& span) {
+  lane_state& at = lane_at(span.lane);
+  at.newest ^= 1U;
+  at.carried[at.newest] = at.position - 1;
+  std::int64_t const row = span.first_row + span.rows - 1;
+  backend_->gather_rows(work_->hidden, std::span(&row, 1),
+                        work_->carried.slice_rows(carried_row(span.lane, at.newest), 1));
 }
 
 void qwen38_model::report(std::int64_t layer, ops::tensor x) {
@@ -158,9 +240,10 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
   ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
   backend_->matmul(*w.kv, normed, kv, false);
-  backend_->store_kv(*kv_, cache_layer, spans, kv, *w.k_norm);
+  backend_->store_kv(*kv_, cache_layer, slot_offset(cache_layer), spans, kv, *w.k_norm);
   backend_->matmul(*w.q_gate, normed, q_gate, false);
-  backend_->attention(*kv_, cache_layer, spans, q_gate, *w.q_norm, attended);
+  backend_->attention(*kv_, cache_layer, slot_offset(cache_layer), spans, q_gate, *w.q_norm,
+                      attended);
   add_product(*w.out, attended, x);
 }
 
@@ -238,13 +321,15 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   for (sequence_rows const& sequence : batch) {
     std::int64_t const first = std::ssize(ids);
     std::int64_t const rows = std::ssize(sequence.ids);
-    require(sequence.lane >= 0 && sequence.lane < limits_.max_lanes, "forward: no such lane");
+    lane_state const& at = lane_at(sequence.lane);
     require(rows > 0 && first + rows <= max_rows, "forward: a pass holds 1 to 96 rows");
     require(!sequence.tentative || rows <= max_tentative_rows,
             "forward: at most 16 rows may be tentative");
     require(sequence.position >= 0 && sequence.position + rows <= limits_.max_context,
             "forward: rows beyond the declared context");
-    latest_.push_back({sequence.lane, sequence.position, first, rows, sequence.tentative});
+    require(sequence.position == at.position, "forward: rows that do not follow the final ones");
+    latest_.push_back(
+        {sequence.lane, sequence.position, first, rows, sequence.tentative, at.pages});
     ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
     for (std::int64_t r = sequence.logits_from; r < rows; ++r) wanted.push_back(first + r);
   }
@@ -261,6 +346,12 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
   backend_->rms_norm(x, *weights_.norm, static_cast<float>(config_.rms_norm_eps), hidden);
   report(config_.num_hidden_layers, hidden);
+  for (ops::row_span const& span : latest_) {
+    if (span.tentative) continue;
+    lane_state& at = lane_at(span.lane);
+    at.position += span.rows;
+    if (limits_.has_mtp && at.position % limits_.prefill_chunk == 0) carry_hidden(span);
+  }
   if (wanted.empty()) return {};
 
   std::int64_t const count = std::ssize(wanted);
@@ -280,11 +371,16 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   return logits_;
 }
 
-std::int64_t qwen38_model::hidden_row(int lane, std::int64_t position) const {
+std::pair<ops::tensor, std::int64_t> qwen38_model::hidden_row(int lane,
+                                                              std::int64_t position) const {
   for (ops::row_span const& span : latest_) {
     if (span.lane == lane && position >= span.position && position < span.position + span.rows) {
-      return span.first_row + position - span.position;
+      return {work_->hidden, span.first_row + position - span.position};
     }
+  }
+  lane_state const& at = lanes_[static_cast<std::size_t>(lane)];
+  for (std::size_t which = 0; which < 2; ++which) {
+    if (at.carried[which] == position) return {work_->carried, carried_row(lane, which)};
   }
   throw error(error_kind::internal,
               "draft: the latest pass does not hold the hidden states asked for");
@@ -309,19 +405,20 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
     require(sequence.from_target || rows == 1, "draft: a chained draft has one row");
     require(sequence.position + rows <= limits_.max_context,
             "draft: rows beyond the declared context");
-    spans.push_back({sequence.lane, sequence.position, first, rows, false});
+    require(sequence.position >= 0, "draft: a row before the first");
+    std::span<std::int32_t const> const pages = lane_at(sequence.lane).pages;
+    spans.push_back({sequence.lane, sequence.position, first, rows, false, pages});
     ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
     for (std::int64_t r = 0; r < rows; ++r) {
-      ops::tensor const source = sequence.from_target ? work_->hidden : work_->draft_hidden;
-      std::int64_t const row = sequence.from_target
-                                   ? hidden_row(sequence.lane, sequence.position + r)
-                                   : static_cast<std::int64_t>(sequence.lane);
+      auto const [source, row] = sequence.from_target
+                                     ? hidden_row(sequence.lane, sequence.position + r)
+                                     : std::pair(work_->draft_hidden, std::int64_t{sequence.lane});
       backend_->gather_rows(source, std::span(&row, 1),
                             work_->draft_source.slice_rows(first + r, 1));
     }
     if (sequence.want_draft) {
       last_spans.push_back(
-          {sequence.lane, sequence.position + rows - 1, std::ssize(last_rows), 1, false});
+          {sequence.lane, sequence.position + rows - 1, std::ssize(last_rows), 1, false, pages});
       last_rows.push_back(first + rows - 1);
     }
   }
@@ -345,7 +442,7 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
     backend_->rms_norm(x, *mtp.layer.input_norm, eps, normed);
     ops::tensor const kv = work_->kv.slice_rows(0, rows);
     backend_->matmul(*attention.kv, normed, kv, false);
-    backend_->store_kv(*kv_, cache_layer, spans, kv, *attention.k_norm);
+    backend_->store_kv(*kv_, cache_layer, slot_offset(cache_layer), spans, kv, *attention.k_norm);
   }
   std::ranges::fill(next_ids, -1);
   if (last_rows.empty()) return;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/config.hpp"
@@ -19,10 +21,15 @@ struct qwen38_options {
   std::int32_t valid_ids = 0;  ///< ids the tokenizer knows; rows of the head beyond are padding
   std::int32_t lanes = 1;
   std::int64_t max_context = 4096;
+  std::int32_t kv_pages = 0;   ///< 0: as many as all lanes need for max_context tokens each
+  std::int32_t snapshots = 0;  ///< places for the states of the prefix cache
   /// This model's end of the group of ranks that it is one of, each with its slice of the weights;
   /// null: alone.
   std::shared_ptr<parallel::communicator> ranks = nullptr;
 };
+
+/// Bytes of one snapshot's place.
+[[nodiscard]] std::size_t snapshot_bytes(checkpoint::model_config const& config);
 
 /// The Qwen3.5/3.6/3.8 text model: Gated DeltaNet and gated full-attention layers, and the MTP
 /// drafter. Written once against ops::backend and parallel::communicator. One of several ranks
@@ -35,12 +42,15 @@ class qwen38_model final : public causal_lm {
   ~qwen38_model() override;
 
   [[nodiscard]] limits const& get_limits() const noexcept override { return limits_; }
-  void reset(int lane) override;
+  void begin(int lane, std::span<std::int32_t const> pages) override;
+  void save(int lane, std::int32_t snapshot) override;
+  void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+              std::int64_t position) override;
   std::span<float const> forward(std::span<sequence_rows const> batch) override;
   void keep(int lane, std::int64_t rows) override;
   void draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) override;
 
-  /// Bytes that stay resident: packed weights, KV cache, recurrent state.
+  /// Bytes that stay resident: packed weights, KV cache, recurrent state with its snapshots.
   struct memory_use {
     std::size_t weights = 0;
     std::size_t kv_cache = 0;
@@ -57,6 +67,14 @@ class qwen38_model final : public causal_lm {
 
  private:
   struct workspace;
+  struct lane_state {
+    std::vector<std::int32_t> pages;
+    std::int64_t position = 0;  ///< final tokens
+    /// Last positions of the latest two chunks, whose hidden states are held for MTP rows across
+    /// the border; -1: none.
+    std::array<std::int64_t, 2> carried = {-1, -1};
+    std::size_t newest = 0;
+  };
 
   void run_layer(layer_weights const& w, std::int64_t cache_layer,
                  std::span<ops::row_span const> spans, ops::tensor x);
@@ -68,7 +86,12 @@ class qwen38_model final : public causal_lm {
   void add_product(ops::linear const& w, ops::tensor input, ops::tensor x);
   void argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids);
   void report(std::int64_t layer, ops::tensor x);
-  [[nodiscard]] std::int64_t hidden_row(int lane, std::int64_t position) const;
+  [[nodiscard]] lane_state& lane_at(int lane);
+  [[nodiscard]] std::int64_t slot_offset(std::int64_t cache_layer) const;
+  [[nodiscard]] std::int64_t carried_row(int lane, std::size_t which) const;
+  void carry_hidden(ops::row_span const& span);
+  [[nodiscard]] std::pair<ops::tensor, std::int64_t> hidden_row(int lane,
+                                                                std::int64_t position) const;
 
   std::shared_ptr<checkpoint::repository> files_;
   checkpoint::model_config config_;  ///< of one rank
@@ -79,6 +102,7 @@ class qwen38_model final : public causal_lm {
   std::unique_ptr<ops::kv_cache> kv_;
   std::unique_ptr<ops::gdn_state> gdn_;
   std::unique_ptr<workspace> work_;
+  std::vector<lane_state> lanes_;
   std::vector<ops::row_span>
       latest_;  ///< spans of the latest forward(), whose hidden rows are still held
   std::vector<float> logits_;

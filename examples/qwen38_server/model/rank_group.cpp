@@ -14,8 +14,17 @@ causal_lm::limits const& rank_group::get_limits() const noexcept {
   return models_.front()->get_limits();
 }
 
-void rank_group::reset(int lane) {
-  team_.run([&](int index) { rank(index).reset(lane); });
+void rank_group::begin(int lane, std::span<std::int32_t const> pages) {
+  team_.run([&](int index) { rank(index).begin(lane, pages); });
+}
+
+void rank_group::save(int lane, std::int32_t snapshot) {
+  team_.run([&](int index) { rank(index).save(lane, snapshot); });
+}
+
+void rank_group::resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+                        std::int64_t position) {
+  team_.run([&](int index) { rank(index).resume(lane, pages, snapshot, position); });
 }
 
 std::span<float const> rank_group::forward(std::span<sequence_rows const> batch) {

@@ -25,7 +25,10 @@ class rank_group final : public causal_lm {
              rank_factory const& make_rank);
 
   [[nodiscard]] limits const& get_limits() const noexcept override;
-  void reset(int lane) override;
+  void begin(int lane, std::span<std::int32_t const> pages) override;
+  void save(int lane, std::int32_t snapshot) override;
+  void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+              std::int64_t position) override;
   std::span<float const> forward(std::span<sequence_rows const> batch) override;
   void keep(int lane, std::int64_t rows) override;
   void draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) override;

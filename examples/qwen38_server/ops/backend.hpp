@@ -59,7 +59,9 @@ struct attention_shape {
   float eps = 0;
 };
 
-/// Keys and values of all attention layers and lanes: fp16, stored with saturation.
+/// Keys and values of all attention layers: fp16, stored with saturation, in pages of
+/// kv_page_tokens slots [layer][page][kv head][slot][head_dim]. A page belongs to the sequences
+/// whose row_span lists it.
 class kv_cache {
  public:
   virtual ~kv_cache() = default;
@@ -83,7 +85,8 @@ struct gdn_shape {
 };
 
 /// Recurrent state of all GDN layers and lanes: fp32 S [value head][key_dim][value_dim] and the
-/// last conv_kernel - 1 raw columns, plus the record of each lane's latest tentative rows.
+/// last conv_kernel - 1 raw columns, plus the record of each lane's latest tentative rows, plus
+/// places for copies of a lane's state.
 class gdn_state {
  public:
   virtual ~gdn_state() = default;
@@ -107,10 +110,11 @@ class backend {
   virtual std::unique_ptr<linear> make_linear(linear_source const& source) = 0;
   virtual std::unique_ptr<constants> make_constants(std::span<float const> values) = 0;
   virtual std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
-                                                  std::int64_t lanes, std::int64_t max_context) = 0;
+                                                  std::int64_t pages) = 0;
   virtual std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
                                                     std::int64_t lanes,
-                                                    std::int64_t max_tentative_rows) = 0;
+                                                    std::int64_t max_tentative_rows,
+                                                    std::int64_t snapshots) = 0;
 
   /// y[r, :] = table[ids[r], :], table bf16 or f16 [vocab, cols], on any byte of host memory.
   virtual void embed(std::byte const* table, qpn::dtype table_type,
@@ -127,13 +131,16 @@ class backend {
   virtual void argmax(tensor x, std::int64_t valid, std::span<std::int32_t> ids) = 0;
 
   /// kv = [k | v] rows. k: norm with (1 + w) over each head, RoPE; both are written to the cache.
-  virtual void store_kv(kv_cache& cache, std::int64_t layer, std::span<row_span const> spans,
-                        tensor kv, constants const& k_norm) = 0;
+  /// The row at position p goes to slot p + slot_offset; RoPE's position is p.
+  virtual void store_kv(kv_cache& cache, std::int64_t layer, std::int64_t slot_offset,
+                        std::span<row_span const> spans, tensor kv, constants const& k_norm) = 0;
   /// q_gate: per head head_dim query values, then head_dim gate values. q: norm with (1 + w), RoPE;
-  /// causal softmax attention over the lane's cache, scale head_dim^-1/2; out = attention *
-  /// sigmoid(gate).
-  virtual void attention(kv_cache const& cache, std::int64_t layer, std::span<row_span const> spans,
-                         tensor q_gate, constants const& q_norm, tensor out) = 0;
+  /// causal softmax attention over the sequence's pages, scale head_dim^-1/2; out = attention *
+  /// sigmoid(gate). Slots below slot_offset hold nothing and are not read. The order of every sum
+  /// depends on the position alone, not on pages.
+  virtual void attention(kv_cache const& cache, std::int64_t layer, std::int64_t slot_offset,
+                         std::span<row_span const> spans, tensor q_gate, constants const& q_norm,
+                         tensor out) = 0;
 
   /// Gated DeltaNet mixer of one layer, from projections to the gated norm.
   /// qkvz = [q | k | v | z] rows, ba = [b | a] rows, out [rows, value_channels].
@@ -143,6 +150,10 @@ class backend {
   /// the record.
   virtual void gdn_keep(gdn_state& state, int lane, std::int64_t rows) = 0;
   virtual void gdn_reset(gdn_state& state, int lane) = 0;
+  /// Copies the lane's state to a snapshot's place; there must be no record to keep.
+  virtual void gdn_save(gdn_state& state, int lane, std::int64_t snapshot) = 0;
+  /// Makes a snapshot the lane's state; a record is forgotten.
+  virtual void gdn_load(gdn_state& state, int lane, std::int64_t snapshot) = 0;
 
   /// Host copy of fp32 rows; waits for the work before it.
   virtual void read(tensor x, std::span<float> out) = 0;

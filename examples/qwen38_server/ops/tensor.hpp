@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <qpn/dtype.hpp>
+#include <span>
 
 namespace qwen38::ops {
+
+inline constexpr std::int64_t kv_page_tokens = 64;  ///< slots of a page of the KV cache
 
 /// A row-major matrix in the backend's memory; not owning. Row r starts `r * stride` elements after
 /// `data`.
@@ -40,6 +43,9 @@ struct row_span {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   bool tentative = false;  ///< recurrent state must survive unchanged; a record is kept instead
+  /// Where the sequence's keys and values lie: slot s in page pages[s / kv_page_tokens]. Not needed
+  /// where no keys and values are.
+  std::span<std::int32_t const> pages = {};
 };
 
 }  // namespace qwen38::ops

@@ -71,20 +71,24 @@ inline float const* values(constants const& c) {
 
 // attention.cpp
 std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers,
-                                            std::int64_t lanes, std::int64_t max_context);
+                                            std::int64_t pages);
 void cpu_store_kv(qpn::cpu::thread_pool& pool, kv_cache& cache, std::int64_t layer,
-                  std::span<row_span const> spans, tensor const& kv, constants const& k_norm);
+                  std::int64_t slot_offset, std::span<row_span const> spans, tensor const& kv,
+                  constants const& k_norm);
 void cpu_attention(qpn::cpu::thread_pool& pool, kv_cache const& cache, std::int64_t layer,
-                   std::span<row_span const> spans, tensor const& q_gate, constants const& q_norm,
-                   tensor const& out);
+                   std::int64_t slot_offset, std::span<row_span const> spans, tensor const& q_gate,
+                   constants const& q_norm, tensor const& out);
 
 // gdn.cpp
 std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers,
-                                              std::int64_t lanes, std::int64_t max_tentative_rows);
+                                              std::int64_t lanes, std::int64_t max_tentative_rows,
+                                              std::int64_t snapshots);
 void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
              std::span<row_span const> spans, tensor const& qkvz, tensor const& ba,
              gdn_weights const& w, tensor const& out);
 void cpu_gdn_keep(qpn::cpu::thread_pool& pool, gdn_state& state, int lane, std::int64_t rows);
 void cpu_gdn_reset(gdn_state& state, int lane);
+void cpu_gdn_save(gdn_state& state, int lane, std::int64_t snapshot);
+void cpu_gdn_load(gdn_state& state, int lane, std::int64_t snapshot);
 
 }  // namespace qwen38::ops::cpu

@@ -71,13 +71,13 @@ class cpu_backend final : public backend {
     return std::make_unique<cpu_constants>(values);
   }
   std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
-                                          std::int64_t lanes, std::int64_t max_context) override {
-    return make_cpu_kv_cache(shape, layers, lanes, max_context);
+                                          std::int64_t pages) override {
+    return make_cpu_kv_cache(shape, layers, pages);
   }
   std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
-                                            std::int64_t lanes,
-                                            std::int64_t max_tentative_rows) override {
-    return make_cpu_gdn_state(shape, layers, lanes, max_tentative_rows);
+                                            std::int64_t lanes, std::int64_t max_tentative_rows,
+                                            std::int64_t snapshots) override {
+    return make_cpu_gdn_state(shape, layers, lanes, max_tentative_rows, snapshots);
   }
 
   void embed(std::byte const* table, qpn::dtype table_type, std::span<std::int32_t const> ids,
@@ -137,13 +137,14 @@ class cpu_backend final : public backend {
     }
   }
 
-  void store_kv(kv_cache& cache, std::int64_t layer, std::span<row_span const> spans, tensor kv,
-                constants const& k_norm) override {
-    cpu_store_kv(pool_, cache, layer, spans, kv, k_norm);
+  void store_kv(kv_cache& cache, std::int64_t layer, std::int64_t slot_offset,
+                std::span<row_span const> spans, tensor kv, constants const& k_norm) override {
+    cpu_store_kv(pool_, cache, layer, slot_offset, spans, kv, k_norm);
   }
-  void attention(kv_cache const& cache, std::int64_t layer, std::span<row_span const> spans,
-                 tensor q_gate, constants const& q_norm, tensor out) override {
-    cpu_attention(pool_, cache, layer, spans, q_gate, q_norm, out);
+  void attention(kv_cache const& cache, std::int64_t layer, std::int64_t slot_offset,
+                 std::span<row_span const> spans, tensor q_gate, constants const& q_norm,
+                 tensor out) override {
+    cpu_attention(pool_, cache, layer, slot_offset, spans, q_gate, q_norm, out);
   }
   void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans, tensor qkvz,
            tensor ba, gdn_weights const& w, tensor out) override {
@@ -153,6 +154,12 @@ class cpu_backend final : public backend {
     cpu_gdn_keep(pool_, state, lane, rows);
   }
   void gdn_reset(gdn_state& state, int lane) override { cpu_gdn_reset(state, lane); }
+  void gdn_save(gdn_state& state, int lane, std::int64_t snapshot) override {
+    cpu_gdn_save(state, lane, snapshot);
+  }
+  void gdn_load(gdn_state& state, int lane, std::int64_t snapshot) override {
+    cpu_gdn_load(state, lane, snapshot);
+  }
 
   void read(tensor x, std::span<float> out) override {
     for (std::int64_t r = 0; r < x.rows; ++r)

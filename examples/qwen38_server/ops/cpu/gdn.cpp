@@ -28,17 +28,19 @@ struct lane_state {
 class cpu_gdn_state final : public gdn_state {
  public:
   cpu_gdn_state(gdn_shape const& wanted, std::int64_t layer_count, std::int64_t lane_count,
-                std::int64_t rows)
+                std::int64_t rows, std::int64_t places)
       : shape(wanted),
         layers(layer_count),
         lanes(lane_count),
         record_rows(rows),
+        snapshots(places),
         s_(count(shape.num_value_heads * shape.key_dim * shape.value_dim)),
         conv_(count((shape.conv_kernel - 1) * shape.conv_channels())),
         raw_(count(rows * shape.conv_channels())),
         mixed_(count(rows * shape.conv_channels())),
         decay_(count(rows * shape.num_value_heads)),
-        beta_(count(rows * shape.num_value_heads)) {}
+        beta_(count(rows * shape.num_value_heads)),
+        saved_(static_cast<std::size_t>(layers * snapshots * (s_values() + conv_values()))) {}
 
   [[nodiscard]] lane_state at(std::int64_t layer, int lane) const {
     std::size_t const index = static_cast<std::size_t>(layer * lanes + lane);
@@ -49,13 +51,30 @@ class cpu_gdn_state final : public gdn_state {
   }
   [[nodiscard]] std::size_t resident_bytes() const noexcept override {
     return s_.bytes() + conv_.bytes() + raw_.bytes() + mixed_.bytes() + decay_.bytes() +
-           beta_.bytes();
+           beta_.bytes() + saved_.bytes();
+  }
+  /// Per layer and lane.
+  [[nodiscard]] std::int64_t s_values() const noexcept {
+    return shape.num_value_heads * shape.key_dim * shape.value_dim;
+  }
+  [[nodiscard]] std::int64_t conv_values() const noexcept {
+    return (shape.conv_kernel - 1) * shape.conv_channels();
+  }
+  /// S, then the columns, of one layer in a snapshot.
+  [[nodiscard]] float* saved(std::int64_t layer, std::int64_t snapshot) const {
+    if (snapshot < 0 || snapshot >= snapshots) {
+      throw error(error_kind::internal, "gdn: snapshot " + std::to_string(snapshot) +
+                                            " is none of the " + std::to_string(snapshots) +
+                                            " places");
+    }
+    return saved_.data() + (snapshot * layers + layer) * (s_values() + conv_values());
   }
 
   gdn_shape const shape;
   std::int64_t const layers;
   std::int64_t const lanes;
   std::int64_t const record_rows;
+  std::int64_t const snapshots;
 
  private:
   [[nodiscard]] std::size_t count(std::int64_t per_lane) const {
@@ -63,6 +82,7 @@ class cpu_gdn_state final : public gdn_state {
   }
 
   zeroed_array<float> s_, conv_, raw_, mixed_, decay_, beta_;
+  zeroed_array<float> saved_;
 };
 
 cpu_gdn_state& as_cpu(gdn_state& state) {
@@ -149,7 +169,8 @@ block_task pick(gdn_shape const& g, std::int64_t index) {
 }  // namespace
 
 std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers,
-                                              std::int64_t lanes, std::int64_t max_tentative_rows) {
+                                              std::int64_t lanes, std::int64_t max_tentative_rows,
+                                              std::int64_t snapshots) {
   if (shape.value_dim % value_dim_step != 0) {
     throw error(error_kind::unsupported,
                 "linear_value_head_dim " + std::to_string(shape.value_dim) +
@@ -160,7 +181,7 @@ std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64
                 "linear_conv_kernel_dim " + std::to_string(shape.conv_kernel) +
                     ": the CPU backend expects at most " + std::to_string(max_conv_kernel));
   }
-  return std::make_unique<cpu_gdn_state>(shape, layers, lanes, max_tentative_rows);
+  return std::make_unique<cpu_gdn_state>(shape, layers, lanes, max_tentative_rows, snapshots);
 }
 
 void cpu_gdn(qpn::cpu::thread_pool& pool, gdn_state& state, std::int64_t layer,
@@ -277,11 +298,30 @@ void cpu_gdn_keep(qpn::cpu::thread_pool& pool, gdn_state& state, int lane, std::
 
 void cpu_gdn_reset(gdn_state& state, int lane) {
   cpu_gdn_state& all = as_cpu(state);
-  gdn_shape const& g = all.shape;
   for (std::int64_t layer = 0; layer < all.layers; ++layer) {
     lane_state const at = all.at(layer, lane);
-    std::fill_n(at.s, g.num_value_heads * g.key_dim * g.value_dim, 0.0F);
-    std::fill_n(at.conv, (g.conv_kernel - 1) * g.conv_channels(), 0.0F);
+    std::fill_n(at.s, all.s_values(), 0.0F);
+    std::fill_n(at.conv, all.conv_values(), 0.0F);
+  }
+}
+
+void cpu_gdn_save(gdn_state& state, int lane, std::int64_t snapshot) {
+  cpu_gdn_state const& all = as_cpu(state);
+  for (std::int64_t layer = 0; layer < all.layers; ++layer) {
+    lane_state const at = all.at(layer, lane);
+    float* const to = all.saved(layer, snapshot);
+    std::copy_n(at.s, all.s_values(), to);
+    std::copy_n(at.conv, all.conv_values(), to + all.s_values());
+  }
+}
+
+void cpu_gdn_load(gdn_state& state, int lane, std::int64_t snapshot) {
+  cpu_gdn_state const& all = as_cpu(state);
+  for (std::int64_t layer = 0; layer < all.layers; ++layer) {
+    lane_state const at = all.at(layer, lane);
+    float const* const from = all.saved(layer, snapshot);
+    std::copy_n(from, all.s_values(), at.s);
+    std::copy_n(from + all.s_values(), all.conv_values(), at.conv);
   }
 }
 

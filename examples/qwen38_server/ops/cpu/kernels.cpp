@@ -39,28 +39,49 @@ void rotate_head(float* head, std::int64_t rotary_dim, float const* cosine, floa
   }
 }
 
-QWEN38_CPU_VERSIONS void attend(float const* query, std::uint16_t const* keys,
-                                std::uint16_t const* values, std::int64_t context,
+namespace {
+
+/// Keys t .. end - 1 lie together, `offset` values after those of the head in page 0.
+struct page_run {
+  std::int64_t end;
+  std::int64_t offset;
+};
+
+QWEN38_INLINE page_run run_at(paged_head const& cache, std::int64_t t, std::int64_t context,
+                              std::int64_t head_dim) {
+  std::int64_t const slot = cache.first_slot + t;
+  std::int64_t const row = slot % cache.page_tokens;
+  std::int64_t const end = t + cache.page_tokens - row;
+  std::int64_t const page = cache.pages[slot / cache.page_tokens];
+  return {end < context ? end : context, page * cache.page_stride + row * head_dim};
+}
+
+}  // namespace
+
+QWEN38_CPU_VERSIONS void attend(float const* query, paged_head const& cache, std::int64_t context,
                                 std::int64_t head_dim, float* scores, float* out) {
   float const scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   float largest = -INFINITY;
-  for (std::int64_t t = 0; t < context; ++t) {
-    std::uint16_t const* key = keys + t * head_dim;
-    f32x8 even{};
-    f32x8 odd{};
-    for (std::int64_t i = 0; i < head_dim; i += 2 * simd_width) {
-      f32x8 a;
-      f32x8 b;
-      load(query + i, a);
-      load_f16(key + i, b);
-      even += a * b;
-      load(query + i + simd_width, a);
-      load_f16(key + i + simd_width, b);
-      odd += a * b;
+  for (std::int64_t t = 0; t < context;) {
+    page_run const run = run_at(cache, t, context, head_dim);
+    std::uint16_t const* key = cache.keys + run.offset;
+    for (; t < run.end; ++t, key += head_dim) {
+      f32x8 even{};
+      f32x8 odd{};
+      for (std::int64_t i = 0; i < head_dim; i += 2 * simd_width) {
+        f32x8 a;
+        f32x8 b;
+        load(query + i, a);
+        load_f16(key + i, b);
+        even += a * b;
+        load(query + i + simd_width, a);
+        load_f16(key + i + simd_width, b);
+        odd += a * b;
+      }
+      even += odd;
+      scores[t] = horizontal_sum(even) * scale;
+      largest = scores[t] > largest ? scores[t] : largest;
     }
-    even += odd;
-    scores[t] = horizontal_sum(even) * scale;
-    largest = scores[t] > largest ? scores[t] : largest;
   }
   float mass = 0;
   for (std::int64_t t = 0; t < context; ++t) {
@@ -73,14 +94,17 @@ QWEN38_CPU_VERSIONS void attend(float const* query, std::uint16_t const* keys,
   for (std::int64_t first = 0; first < head_dim; first += width) {
     std::int64_t const vectors = (head_dim - first < width ? head_dim - first : width) / simd_width;
     f32x8 sums[8] = {};
-    for (std::int64_t t = 0; t < context; ++t) {
-      f32x8 weight;
-      broadcast(scores[t], weight);
-      std::uint16_t const* value = values + t * head_dim + first;
-      for (std::int64_t j = 0; j < vectors; ++j) {
-        f32x8 v;
-        load_f16(value + j * simd_width, v);
-        sums[j] += weight * v;
+    for (std::int64_t t = 0; t < context;) {
+      page_run const run = run_at(cache, t, context, head_dim);
+      std::uint16_t const* value = cache.values + run.offset + first;
+      for (; t < run.end; ++t, value += head_dim) {
+        f32x8 weight;
+        broadcast(scores[t], weight);
+        for (std::int64_t j = 0; j < vectors; ++j) {
+          f32x8 v;
+          load_f16(value + j * simd_width, v);
+          sums[j] += weight * v;
+        }
       }
     }
     for (std::int64_t j = 0; j < vectors; ++j)

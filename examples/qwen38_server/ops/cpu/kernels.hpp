@@ -25,11 +25,20 @@ void rope_angles(std::int64_t position, std::int64_t rotary_dim, double theta, f
 /// head_dim of attend() is a multiple of this.
 inline constexpr std::int64_t head_dim_step = 16;
 
-/// Softmax attention of one query row and head over `context` keys. keys, values: fp16
-/// [context][head_dim]. scores: scratch [context]. Order of every sum depends on context and
-/// head_dim alone.
-void attend(float const* query, std::uint16_t const* keys, std::uint16_t const* values,
-            std::int64_t context, std::int64_t head_dim, float* scores, float* out);
+/// One head's keys and values of a sequence: fp16 rows [page_tokens][head_dim] in each page.
+struct paged_head {
+  std::uint16_t const* keys;    ///< of page 0
+  std::uint16_t const* values;  ///< of page 0
+  std::int64_t page_stride;     ///< values from one page to the next
+  std::int64_t page_tokens;
+  std::int32_t const* pages;  ///< slot s is row s % page_tokens of page pages[s / page_tokens]
+  std::int64_t first_slot;    ///< where the keys begin
+};
+
+/// Softmax attention of one query row and head over `context` keys. scores: scratch [context].
+/// Order of every sum depends on context and head_dim alone.
+void attend(float const* query, paged_head const& cache, std::int64_t context,
+            std::int64_t head_dim, float* scores, float* out);
 
 /// Columns of S advanced together: 128 x 32 fp32 stay in the first-level cache.
 inline constexpr std::int64_t gdn_block = 32;

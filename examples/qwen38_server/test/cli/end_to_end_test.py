@@ -171,6 +171,30 @@ class OnOneServer(unittest.TestCase):
             self.assertTrue(json.loads(text)["error"]["message"])
 
 
+class PrefixCache(unittest.TestCase):
+    def test_a_dialogue_goes_on_from_the_turn_before_and_its_text_is_that_of_a_cold_server(self):
+        documents = [document for document in heldout(6) if not document["enable_thinking"]][:2]
+        with Server("--prefix-cache-mib", "64") as warm, Server("--prefix-cache-mib", "0") as cold:
+            for k in (0, 7):
+                for document in documents:
+                    body = chat_body(document, max_tokens=96, speculative={"k": k})
+                    before = 0
+                    for turn in range(3):
+                        reply = warm.chat(body)
+                        expected = cold.chat(body)
+                        self.assertEqual(reply["choices"], expected["choices"])
+                        cached = reply["usage"]["prompt_tokens_details"]["cached_tokens"]
+                        self.assertEqual(cached % 64, 0)
+                        self.assertGreaterEqual(cached, before - before % 64 - 64 if turn else 0)
+                        if turn > 0:
+                            self.assertGreater(cached, 0)
+                        self.assertEqual(reply["timings"]["cache_n"], cached)
+                        self.assertEqual(expected["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+                        before = reply["usage"]["prompt_tokens"]
+                        body["messages"] += [{"role": "assistant", "content": reply["choices"][0]["message"]["content"]},
+                                             {"role": "user", "content": document["user"]}]
+
+
 class Starting(unittest.TestCase):
     def fails(self, *arguments):
         done = subprocess.run([SERVER, *arguments], capture_output=True, text=True, timeout=60, check=False)
@@ -195,6 +219,10 @@ class Starting(unittest.TestCase):
         for flags in (["--address", "0.0.0.0"], ["--address", "0.0.0.0", "--allow-remote"],
                       ["--address", "0.0.0.0", "--api-key", "k"]):
             self.fails("serve", "--model", MODEL, "--port", "0", *flags)
+
+    def test_a_prefix_cache_too_small_for_one_snapshot_is_refused_by_the_size_it_needs(self):
+        message = self.fails("serve", "--model", MODEL, "--port", "0", "--prefix-cache-mib", "1")
+        self.assertRegex(message, "--prefix-cache-mib 1 .* at least [0-9]+")
 
     def test_an_unknown_device_is_named(self):
         self.assertIn("tpu", self.fails("generate", "--model", MODEL, "--device", "tpu", "--prompt", "x"))

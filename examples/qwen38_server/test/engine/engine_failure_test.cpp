@@ -26,8 +26,12 @@ struct driven_engine {
   explicit driven_engine(test::toy_options options)
       : model(std::move(options)),
         loop(model, byte_tokenizer(),
-             {.queue_limit = 64,
-              .on_fault = [this](std::string const& what) { faults.push_back(what); }}) {}
+             {.on_fault = [this](std::string const& what) { faults.push_back(what); }}) {}
+
+  ~driven_engine() {
+    EXPECT_EQ(loop.get_state().running, 0U);
+    EXPECT_EQ(loop.get_state().kv_pages_reserved, 0U);
+  }
 
   std::shared_ptr<recorder> submit(request const& wanted) {
     auto sink = std::make_shared<recorder>();
@@ -101,8 +105,8 @@ TEST(engine_failure, a_pass_that_throws_ends_its_lanes_and_spares_the_others) {
   answer const whole = straight_answer(options, greedy_request(5, 50, 7));
   EXPECT_EQ(sinks[0]->get(), whole);
   EXPECT_EQ(sinks[1]->get(), whole);
-  expect_failed(*sinks[2], foreign, 17);  // the prompt's token and two rounds of eight
-  expect_failed(*sinks[3], foreign, 17);
+  expect_failed(*sinks[2], foreign, 25);  // the prompt's token and three rounds of eight
+  expect_failed(*sinks[3], foreign, 17);  // prefilled a turn later
   EXPECT_EQ(driven.faults, (std::vector<std::string>{"device lost"}));
   driven.model.options().on_forward = {};
   expect_works(driven, options);
@@ -141,11 +145,11 @@ TEST(engine_failure, a_draft_that_throws_ends_the_drafting_lanes_only) {
   }
 }
 
-TEST(engine_failure, a_reset_that_throws_ends_its_request) {
+TEST(engine_failure, a_begin_that_throws_ends_its_request) {
   test::toy_options options;
   int calls = 0;
-  options.on_reset = [&](int) {
-    if (++calls == 2) throw std::runtime_error("reset");
+  options.on_begin = [&](int) {
+    if (++calls == 2) throw std::runtime_error("begin");
   };
   driven_engine driven(options);
   auto const first = driven.submit(greedy_request(5, 9, 3));

@@ -104,20 +104,28 @@ inline void run_to_end(engine& driven) {
     ASSERT_LT(turns, 100000) << "the engine does not come to an end";
 }
 
+/// Nothing runs, and no lane, page or snapshot is lost.
+inline void expect_idle(engine const& driven) {
+  auto const now = driven.get_state();
+  EXPECT_EQ(now.running, 0U);
+  EXPECT_EQ(now.waiting, 0U);
+  EXPECT_FALSE(now.failed);
+  EXPECT_EQ(now.kv_pages_reserved, 0U);
+  EXPECT_EQ(now.kv_pages_cached == 0, now.snapshots_used == 0);
+  EXPECT_LE(now.snapshots_used, now.snapshots);
+}
+
 /// Submits all at once to an engine on this model and runs it until nothing is left.
 inline std::vector<std::shared_ptr<recorder>> run_all(test::toy_model& model,
                                                       std::vector<request> const& wanted) {
-  engine driven(model, byte_tokenizer(), {.queue_limit = wanted.size(), .on_fault = {}});
+  engine driven(model, byte_tokenizer(), {.queue_limit = wanted.size()});
   std::vector<std::shared_ptr<recorder>> sinks;
   for (request const& one : wanted) {
     sinks.push_back(std::make_shared<recorder>());
     driven.submit(one, sinks.back());
   }
   run_to_end(driven);
-  auto const left = driven.get_state();
-  EXPECT_EQ(left.running, 0U);
-  EXPECT_EQ(left.waiting, 0U);
-  EXPECT_FALSE(left.failed);
+  expect_idle(driven);
   for (auto const& sink : sinks) EXPECT_TRUE(sink->ended());
   return sinks;
 }

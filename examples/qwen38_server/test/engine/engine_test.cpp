@@ -36,13 +36,6 @@ std::string error_of(std::function<void()> const& call, error_kind expected) {
   return "";
 }
 
-void expect_idle(engine const& driven) {
-  auto const now = driven.get_state();
-  EXPECT_EQ(now.running, 0U);
-  EXPECT_EQ(now.waiting, 0U);
-  EXPECT_FALSE(now.failed);
-}
-
 // Every lane can be taken again, at the same time, and answers as if new.
 void expect_lanes_usable(engine& driven, test::toy_options const& options) {
   std::vector<std::shared_ptr<recorder>> sinks;
@@ -121,7 +114,7 @@ TEST(engine_submit, refuses_drafts_without_an_mtp_layer) {
 
 TEST(engine_submit, refuses_beyond_the_queue_limit_and_takes_again_when_one_has_ended) {
   test::toy_model model(toy(2));
-  engine driven(model, byte_tokenizer(), {.queue_limit = 3, .on_fault = {}});
+  engine driven(model, byte_tokenizer(), {.queue_limit = 3});
   std::vector<std::shared_ptr<recorder>> sinks;
   auto const submit = [&] {
     sinks.push_back(std::make_shared<recorder>());
@@ -142,7 +135,7 @@ TEST(engine_submit, refuses_beyond_the_queue_limit_and_takes_again_when_one_has_
 
 TEST(engine_submit, without_a_queue_fills_the_lanes_only) {
   test::toy_model model(toy(2));
-  engine driven(model, byte_tokenizer(), {.queue_limit = 0, .on_fault = {}});
+  engine driven(model, byte_tokenizer(), {.queue_limit = 0});
   auto const submit = [&] { driven.submit(greedy_request(3, 4, 0), std::make_shared<recorder>()); };
   submit();
   submit();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "test/engine/engine_fixture.hpp"
@@ -58,10 +59,10 @@ TEST(engine_mutants, a_state_that_keeps_rejected_rows_is_noticed) {
     EXPECT_GT(changed_answers(options, k), 0) << "k " << k;
 }
 
-TEST(engine_mutants, a_reset_that_keeps_the_state_is_noticed) {
+TEST(engine_mutants, a_begin_that_keeps_the_state_is_noticed) {
   test::toy_options options;
   options.limits.max_lanes = 1;
-  options.fault = test::toy_fault::reset_keeps_state;
+  options.fault = test::toy_fault::begin_keeps_state;
   auto const sinks = run_all(options, mixed_requests(3));
   EXPECT_EQ(sinks[0]->get(), straight_answer(options, mixed_requests(3)[0]));
   for (std::size_t i = 1; i < sinks.size(); ++i) {
@@ -81,6 +82,32 @@ TEST(engine_mutants, drafts_from_the_row_before_cost_acceptance_but_no_text) {
   EXPECT_LT(shifted[0]->outcome->speculation.tau(), 4.0);
 }
 
+test::toy_options cached_toy() {
+  test::toy_options options;
+  options.agrees = some_draft_fails;
+  options.limits.snapshots = 4;
+  return options;
+}
+
+TEST(engine_mutants, a_snapshot_of_the_state_before_the_last_token_is_noticed) {
+  request const wanted = greedy_request(200, 60, 3);
+  for (auto fault : {test::toy_fault::none, test::toy_fault::snapshot_is_early}) {
+    test::toy_options options = cached_toy();
+    options.fault = fault;
+    test::toy_model model(options);
+    EXPECT_EQ(run_all(model, {wanted})[0]->get(), straight_answer(options, wanted));
+    engine driven(model, byte_tokenizer());
+    std::vector<answer> got;
+    for (int turn = 0; turn < 2; ++turn) {
+      auto const sink = std::make_shared<recorder>();
+      driven.submit(wanted, sink);
+      run_to_end(driven);
+      got.push_back(sink->get());
+    }
+    EXPECT_EQ(got[1] == got[0], fault == test::toy_fault::none);
+  }
+}
+
 /// Stands between engine and toy, and passes calls on with one mistake.
 class wrong_caller final : public model::causal_lm {
  public:
@@ -91,14 +118,39 @@ class wrong_caller final : public model::causal_lm {
     no_refresh,      // MTP rows of the prompt left out
     no_keep,
     keep_one_more,
-    no_reset,
+    no_begin,
     verify_is_final,  // rows that may be rejected are passed as final
+    no_save,
+    save_elsewhere,    // to the place beside
+    resume_elsewhere,  // from the place beside
+    resume_cold,       // as if nothing were there
+    wrong_pages,       // the first two the other way round
+    too_few_pages,
+    mtp_one_ahead,  // the last row of a chunk is written at once, with a wrong next token
   };
   wrong_caller(test::toy_options const& options, mistake kind) : inner_(options), kind_(kind) {}
 
   [[nodiscard]] limits const& get_limits() const noexcept override { return inner_.get_limits(); }
-  void reset(int lane) override {
-    if (kind_ != mistake::no_reset) inner_.reset(lane);
+  void begin(int lane, std::span<std::int32_t const> pages) override {
+    if (kind_ == mistake::no_begin) return;
+    bool const fewer = kind_ == mistake::too_few_pages;
+    inner_.begin(lane, pages.first(pages.size() - (fewer ? 1 : 0)));
+  }
+  void save(int lane, std::int32_t snapshot) override {
+    if (kind_ == mistake::no_save) return;
+    inner_.save(lane, kind_ == mistake::save_elsewhere ? snapshot ^ 1 : snapshot);
+  }
+  void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+              std::int64_t position) override {
+    std::vector<std::int32_t> changed(pages.begin(), pages.end());
+    if (kind_ == mistake::wrong_pages) std::swap(changed[0], changed[1]);
+    if (kind_ == mistake::too_few_pages) changed.pop_back();
+    if (kind_ == mistake::resume_cold) {
+      inner_.begin(lane, changed);
+    } else {
+      inner_.resume(lane, changed, kind_ == mistake::resume_elsewhere ? snapshot ^ 1 : snapshot,
+                    position);
+    }
   }
   std::span<float const> forward(std::span<model::sequence_rows const> batch) override {
     std::vector<model::sequence_rows> changed(batch.begin(), batch.end());
@@ -118,6 +170,11 @@ class wrong_caller final : public model::causal_lm {
       if (kind_ == mistake::draft_position) ++rows.position;
       if (kind_ == mistake::draft_ids) rows.ids = wrong_;
       if (kind_ == mistake::no_refresh && !rows.want_draft) return;
+      if (kind_ == mistake::mtp_one_ahead && !rows.want_draft) {
+        longer_.assign(rows.ids.begin(), rows.ids.end());
+        longer_.push_back('!');
+        rows.ids = longer_;
+      }
     }
     inner_.draft(changed, next_ids);
   }
@@ -127,17 +184,21 @@ class wrong_caller final : public model::causal_lm {
   mistake kind_;
   std::int64_t wide_ = 0;
   std::vector<std::int32_t> wrong_ = {'!'};
+  std::vector<std::int32_t> longer_;
 };
 
+/// Of a prompt that comes for the second time.
 answer answer_through(wrong_caller::mistake kind) {
-  test::toy_options options;
-  options.agrees = some_draft_fails;
-  wrong_caller model(options, kind);
+  wrong_caller model(cached_toy(), kind);
   engine driven(model, byte_tokenizer());
-  auto const sink = std::make_shared<recorder>();
-  driven.submit(greedy_request(130, 60, 5), sink);
-  run_to_end(driven);
-  return sink->get();
+  answer got;
+  for (int turn = 0; turn < 2; ++turn) {
+    auto const sink = std::make_shared<recorder>();
+    driven.submit(greedy_request(150, 60, 5), sink);
+    run_to_end(driven);
+    got = sink->get();
+  }
+  return got;
 }
 
 TEST(engine_mutants, the_toy_refuses_each_broken_call_order) {
@@ -145,7 +206,9 @@ TEST(engine_mutants, the_toy_refuses_each_broken_call_order) {
   EXPECT_EQ(answer_through(mistake::none).finish, finish_reason::length);
   for (mistake kind :
        {mistake::draft_position, mistake::draft_ids, mistake::no_refresh, mistake::no_keep,
-        mistake::keep_one_more, mistake::no_reset, mistake::verify_is_final}) {
+        mistake::keep_one_more, mistake::no_begin, mistake::verify_is_final, mistake::no_save,
+        mistake::save_elsewhere, mistake::resume_elsewhere, mistake::resume_cold,
+        mistake::wrong_pages, mistake::too_few_pages, mistake::mtp_one_ahead}) {
     EXPECT_EQ(answer_through(kind).finish, finish_reason::failed)
         << "mistake " << static_cast<int>(kind);
   }

@@ -102,6 +102,7 @@ TEST(speculation_output, is_the_same_for_every_chunk_size) {
   for (std::int32_t chunk : {1, 2, 3, 7, 16, 64, 65, 96}) {
     test::toy_options options = toy();
     options.limits.prefill_chunk = chunk;
+    options.limits.page_tokens = chunk % 16 == 0 ? 16 : chunk;
     for (std::size_t prompt : {1, 2, 3, 15, 16, 17, 33, 64, 65, 97}) {
       for (int k : {0, 1, 4, 15}) {
         expect_straight(options, sampled_request(modes()[3], prompt, 20, k),
@@ -204,6 +205,7 @@ TEST(speculation_lanes, do_not_change_each_others_output) {
       options.limits.max_lanes = lanes;
       options.limits.max_rows = max_rows;
       options.limits.prefill_chunk = 16;
+      options.limits.page_tokens = 16;
       options.end_every = 40;
       std::vector<request> wanted;
       std::size_t const prompts[] = {1, 17, 16, 40, 2, 33, 15};

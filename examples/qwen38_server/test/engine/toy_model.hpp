@@ -31,7 +31,8 @@ enum class toy_fault {
   sum_depends_on_rows,   ///< logits differ in the last bit with the number of rows in the pass
   state_keeps_rejected,  ///< keep(n) leaves the state behind the rejected rows
   draft_one_row_early,   ///< the MTP layer reads the hidden state of the position before
-  reset_keeps_state,     ///< a new sequence starts from the last one's state
+  begin_keeps_state,     ///< a new sequence starts from the last one's state
+  snapshot_is_early,     ///< a snapshot holds the state before the last token
 };
 
 struct toy_options {
@@ -41,7 +42,10 @@ struct toy_options {
                                      .max_context = 512,
                                      .max_rows = 96,
                                      .prefill_chunk = 64,
-                                     .has_mtp = true};
+                                     .has_mtp = true,
+                                     .page_tokens = 64,
+                                     .kv_pages = 0,  // as many as all lanes need
+                                     .snapshots = 0};
   /// Whether the draft of the token at an absolute position, made at a depth of 1 .. k, is what the
   /// target finds likeliest after the same tokens.
   std::function<bool(std::int64_t position, int depth)> agrees = [](std::int64_t, int) {
@@ -53,7 +57,8 @@ struct toy_options {
   // Called first; what they throw is the model's failure.
   std::function<void(std::span<model::sequence_rows const>)> on_forward;
   std::function<void(std::span<model::draft_rows const>)> on_draft;
-  std::function<void(int lane)> on_reset;
+  std::function<void(int lane)> on_begin;
+  std::function<void(int lane)> on_save;
   /// The logits of the token at this position are NaN.
   std::function<bool(int lane, std::int64_t position)> is_nan;
 };
@@ -64,15 +69,26 @@ struct toy_state {
   float level = 0;
 };
 
-/// The smallest model that has what the real one has: recurrent state with tentative rows and
-/// records, slots that rejected rows leave dirty, and an MTP layer with slots and hidden states of
-/// its own. Its drafts are perfect unless `agrees` says otherwise, but only if it is given the
-/// right hidden states and ids. Logits are few values, so ties and near ties are everywhere. It
-/// checks the order of calls strictly.
+/// The smallest model that has what the real one has: recurrent state with tentative rows, records
+/// and snapshots, paged slots that rejected rows leave dirty, and an MTP layer with slots and
+/// hidden states of its own. Its drafts are perfect unless `agrees` says otherwise, but only if it
+/// is given the right hidden states and ids. Logits are few values, so ties and near ties are
+/// everywhere.
+///
+/// It checks the order of calls strictly, and that each slot a pass attends to holds what the
+/// lane's own tokens would have written there; a sequence that begins spoils all pages it may
+/// write.
 class toy_model final : public model::causal_lm {
  public:
   explicit toy_model(toy_options options) : options_(std::move(options)) {
-    lanes_.resize(static_cast<std::size_t>(options_.limits.max_lanes));
+    auto& sizes = options_.limits;
+    lanes_.resize(static_cast<std::size_t>(std::max(sizes.max_lanes, 0)));
+    if (sizes.kv_pages == 0) {
+      sizes.kv_pages = static_cast<std::int32_t>(
+          sizes.max_lanes * ((sizes.max_context + sizes.page_tokens - 1) / sizes.page_tokens));
+    }
+    slots_.resize(static_cast<std::size_t>(std::max(sizes.kv_pages * sizes.page_tokens, 0)));
+    snapshots_.resize(static_cast<std::size_t>(std::max(sizes.snapshots, 0)));
   }
 
   struct call_counts {
@@ -115,15 +131,45 @@ class toy_model final : public model::causal_lm {
 
   [[nodiscard]] limits const& get_limits() const noexcept override { return options_.limits; }
 
-  void reset(int lane) override {
-    if (options_.on_reset) options_.on_reset(lane);
+  void begin(int lane, std::span<std::int32_t const> pages) override {
+    if (options_.on_begin) options_.on_begin(lane);
     lane_state& at = get(lane);
     toy_state const before = at.state;
-    at = {};
-    at.state = options_.fault == toy_fault::reset_keeps_state && !std::isnan(before.level)
+    start(at, pages, 0);
+    at.state = options_.fault == toy_fault::begin_keeps_state && !std::isnan(before.level)
                    ? before
                    : first_state();
-    at.ready = true;
+  }
+
+  void save(int lane, std::int32_t snapshot) override {
+    if (options_.on_save) options_.on_save(lane);
+    lane_state const& at = get(lane);
+    snapshot_state& to = get_snapshot(snapshot);
+    auto const tokens = std::ssize(at.ids);
+    if (!at.ready || at.tentative || at.decoded) throw protocol_error("save: not in prefill");
+    if (tokens == 0 || tokens % options_.limits.prefill_chunk != 0)
+      throw protocol_error("save: not a chunk border");
+    if (options_.limits.has_mtp && at.mtp_rows < tokens - 1)
+      throw protocol_error("save: MTP rows are missing");
+    check_slots(at, tokens);
+    to = {at.state, at.ids, at.states};
+    if (options_.fault == toy_fault::snapshot_is_early)
+      to.state = tokens > 1 ? at.states[static_cast<std::size_t>(tokens) - 2] : first_state();
+  }
+
+  void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
+              std::int64_t position) override {
+    if (options_.on_begin) options_.on_begin(lane);
+    snapshot_state const& from = get_snapshot(snapshot);
+    if (position < 1 || position != std::ssize(from.ids))
+      throw protocol_error("resume: not the snapshot's position");
+    lane_state& at = get(lane);
+    start(at, pages, position);
+    at.state = from.state;
+    at.ids = from.ids;
+    at.states = from.states;
+    at.mtp_rows = options_.limits.has_mtp ? position - 1 : 0;
+    check_slots(at, position);
   }
 
   std::span<float const> forward(std::span<model::sequence_rows const> batch) override {
@@ -143,7 +189,8 @@ class toy_model final : public model::causal_lm {
       throw protocol_error("keep: rows out of range");
     auto const kept = static_cast<std::size_t>(rows);
     at.state = at.records[options_.fault == toy_fault::state_keeps_rejected ? wide - 1 : kept - 1];
-    at.ids.insert(at.ids.end(), at.slots.begin(), at.slots.begin() + rows);
+    at.ids.insert(at.ids.end(), at.guesses.begin(), at.guesses.begin() + rows);
+    at.states.insert(at.states.end(), at.records.begin(), at.records.begin() + rows);
     at.tentative = false;
   }
 
@@ -161,31 +208,84 @@ class toy_model final : public model::causal_lm {
       total += std::ssize(batch[i].ids);
       next_ids[i] = draft_lane(batch[i]);
     }
-    if (total > widest(batch.size())) throw protocol_error("draft: too many rows");
+    // The rows of a chunk run one behind, and those of the last one catch up.
+    if (total > widest(batch.size()) + (batch.size() == 1 ? 1 : 0))
+      throw protocol_error("draft: too many rows");
   }
 
  private:
-  struct mtp_slot {
+  /// What a slot of the KV cache holds: a token's row of the target's layers, and the MTP row that
+  /// consumed this token.
+  struct kv_slot {
     std::int32_t id = -1;
+    std::uint64_t hash = 0;  // of the state after the token
+    std::int32_t mtp_id = -1;
+    std::uint64_t mtp_hash = 0;  // of the hidden state that came with it
     bool from_target = false;
   };
   struct lane_state {
-    bool ready = false;                                              // reset, and not failed since
-    toy_state state = {0, std::numeric_limits<float>::quiet_NaN()};  // poisoned until reset
+    bool ready = false;  // begun, and not failed since
+    bool decoded = false;
+    std::vector<std::int32_t> pages;
+    toy_state state = {0, std::numeric_limits<float>::quiet_NaN()};  // poisoned until begun
     std::vector<std::int32_t> ids;                                   // final
+    std::vector<toy_state> states;                                   // after each of them
     bool tentative = false;
-    std::vector<toy_state> records;   // after each row of the tentative pass
-    std::vector<std::int32_t> slots;  // its ids
-    std::vector<mtp_slot> mtp_slots;  // by position
-    toy_state mtp_hidden;             // of the latest draft
-    std::int64_t mtp_position = -1;   // of its row
-    int depth = 0;                    // of the latest draft
+    std::vector<toy_state> records;     // after each row of the tentative pass
+    std::vector<std::int32_t> guesses;  // its ids
+    std::int64_t mtp_rows = 0;          // without a gap from the first
+    std::int64_t carried = -1;          // position before the latest pass, if that was prefill
+    toy_state mtp_hidden;               // of the latest draft
+    std::int64_t mtp_position = -1;     // of its row
+    int depth = 0;                      // of the latest draft
+  };
+  struct snapshot_state {
+    toy_state state;
+    std::vector<std::int32_t> ids;
+    std::vector<toy_state> states;
   };
   struct hidden_rows {
     int lane = 0;
     std::int64_t position = 0;
     std::vector<toy_state> states;  // before the first row, then after each
   };
+
+  void start(lane_state& at, std::span<std::int32_t const> pages, std::int64_t tokens) {
+    at = {};
+    at.pages.assign(pages.begin(), pages.end());
+    std::int64_t const kept = tokens / options_.limits.page_tokens;
+    for (std::int64_t i = 0; i < std::ssize(pages); ++i) {
+      std::int32_t const page = pages[static_cast<std::size_t>(i)];
+      if (page < 0 || page >= options_.limits.kv_pages) throw protocol_error("no such page");
+      if (std::ranges::count(pages, page) > 1) throw protocol_error("a page twice");
+      auto const first = slots_.begin() + std::ptrdiff_t{page} * options_.limits.page_tokens;
+      if (i >= kept) std::fill_n(first, options_.limits.page_tokens, kv_slot{});
+    }
+    at.ready = true;
+  }
+
+  snapshot_state& get_snapshot(std::int32_t snapshot) {
+    if (snapshot < 0 || snapshot >= options_.limits.snapshots)
+      throw protocol_error("no such snapshot");
+    return snapshots_[static_cast<std::size_t>(snapshot)];
+  }
+
+  kv_slot& slot_at(lane_state const& at, std::int64_t slot) {
+    auto const page = static_cast<std::size_t>(slot / options_.limits.page_tokens);
+    if (slot < 0 || page >= at.pages.size()) throw protocol_error("a slot beyond the pages");
+    return slots_[static_cast<std::size_t>(at.pages[page] * options_.limits.page_tokens +
+                                           slot % options_.limits.page_tokens)];
+  }
+
+  /// The first `count` slots hold the lane's own tokens.
+  void check_slots(lane_state const& at, std::int64_t count) {
+    for (std::int64_t p = 0; p < count; ++p) {
+      auto const i = static_cast<std::size_t>(p);
+      kv_slot const& slot = slot_at(at, p);
+      if (slot.id != at.ids[i] || slot.hash != at.states[i].hash)
+        throw protocol_error("a slot that holds another sequence's token");
+    }
+  }
 
   lane_state& get(int lane) {
     if (lane < 0 || lane >= options_.limits.max_lanes) throw protocol_error("no such lane");
@@ -210,7 +310,7 @@ class toy_model final : public model::causal_lm {
       std::int64_t const wide = std::ssize(rows.ids);
       total += wide;
       if (wide < 1) throw protocol_error("forward: no rows");
-      if (!at.ready) throw protocol_error("forward: a lane that was not reset");
+      if (!at.ready) throw protocol_error("forward: a lane that was not begun");
       if (at.tentative) throw protocol_error("forward: the tentative rows before were not kept");
       if (rows.position != std::ssize(at.ids)) throw protocol_error("forward: not the final count");
       if (rows.position + wide > options_.limits.max_context)
@@ -228,12 +328,11 @@ class toy_model final : public model::causal_lm {
       for (std::int32_t id : rows.ids) {
         if (id < 0 || id >= options_.limits.vocab_size) throw protocol_error("forward: no such id");
       }
+      check_slots(at, rows.position);
       // The anchor was an input of the MTP layer before.
-      if (rows.position > 0 && std::ssize(at.mtp_slots) >= rows.position) {
-        mtp_slot const& last = at.mtp_slots[static_cast<std::size_t>(rows.position) - 1];
-        if (last.from_target && last.id != rows.ids[0])
-          throw protocol_error("the MTP layer saw another anchor");
-      }
+      kv_slot const& first = slot_at(at, rows.position);
+      if (at.mtp_rows >= rows.position && first.from_target && first.mtp_id != rows.ids[0])
+        throw protocol_error("the MTP layer saw another anchor");
     }
     if (total > widest(batch.size())) throw protocol_error("forward: too many rows");
     ++counts_.forward_passes;
@@ -249,6 +348,9 @@ class toy_model final : public model::causal_lm {
     for (std::size_t i = 0; i < rows.ids.size(); ++i) {
       state = advance(state, rows.ids[i]);
       hidden.states.push_back(state);
+      kv_slot& slot = slot_at(at, rows.position + static_cast<std::int64_t>(i));
+      slot.id = rows.ids[i];
+      slot.hash = state.hash;
       if (static_cast<std::int64_t>(i) >= rows.logits_from) {
         append_logits(state, rows.lane, rows.position + static_cast<std::int64_t>(i) + 1);
       }
@@ -256,10 +358,14 @@ class toy_model final : public model::causal_lm {
     if (rows.tentative) {
       at.tentative = true;
       at.records.assign(hidden.states.begin() + 1, hidden.states.end());
-      at.slots.assign(rows.ids.begin(), rows.ids.end());
+      at.guesses.assign(rows.ids.begin(), rows.ids.end());
+      at.decoded = true;
+      at.carried = -1;
     } else {
+      at.carried = at.decoded ? -1 : rows.position - 1;
       at.state = state;
       at.ids.insert(at.ids.end(), rows.ids.begin(), rows.ids.end());
+      at.states.insert(at.states.end(), hidden.states.begin() + 1, hidden.states.end());
     }
     latest_.push_back(std::move(hidden));
   }
@@ -280,12 +386,14 @@ class toy_model final : public model::causal_lm {
     }
   }
 
-  toy_state const& target_hidden(int lane, std::int64_t position) const {
+  toy_state target_hidden(int lane, std::int64_t position) const {
+    bool const early = options_.fault == toy_fault::draft_one_row_early;
     for (hidden_rows const& rows : latest_) {
+      if (rows.lane != lane) continue;
       std::int64_t const row = position - rows.position;
-      if (rows.lane != lane || row < 0 || row + 1 >= std::ssize(rows.states)) continue;
-      bool const early = options_.fault == toy_fault::draft_one_row_early;
-      return rows.states[static_cast<std::size_t>(early ? row : row + 1)];
+      if (row >= 0 && row + 1 < std::ssize(rows.states))
+        return rows.states[static_cast<std::size_t>(early ? row : row + 1)];
+      if (position == lanes_[static_cast<std::size_t>(lane)].carried) return rows.states[0];
     }
     throw protocol_error("draft: the latest pass does not hold the hidden states");
   }
@@ -295,8 +403,8 @@ class toy_model final : public model::causal_lm {
     std::int64_t const wide = std::ssize(rows.ids);
     if (wide < 1) throw protocol_error("draft: no rows");
     if (at.tentative) throw protocol_error("draft: the tentative rows before were not kept");
-    if (rows.position < 0 || rows.position > std::ssize(at.mtp_slots))
-      throw protocol_error("draft: a gap");
+    if (!at.ready) throw protocol_error("draft: a lane that was not begun");
+    if (rows.position < 0 || rows.position > at.mtp_rows) throw protocol_error("draft: a gap");
     if (rows.position + wide >= options_.limits.max_context)
       throw protocol_error("draft: beyond the context");
     std::int64_t const count = std::ssize(at.ids);
@@ -309,7 +417,7 @@ class toy_model final : public model::causal_lm {
       if (rows.position < count)
         throw protocol_error("draft: the chain would overwrite a final row");
     }
-    at.mtp_slots.resize(static_cast<std::size_t>(rows.position + wide));
+    at.mtp_rows = rows.position + wide;
     for (std::int64_t i = 0; i < wide; ++i) {
       std::int64_t const p = rows.position + i;
       std::int32_t const id = rows.ids[static_cast<std::size_t>(i)];
@@ -317,17 +425,24 @@ class toy_model final : public model::causal_lm {
         throw protocol_error("draft: not the token after the row");
       }
       if (rows.from_target) static_cast<void>(target_hidden(rows.lane, p));
-      at.mtp_slots[static_cast<std::size_t>(p)] = {id, rows.from_target};
+      kv_slot& slot = slot_at(at, p + 1);
+      slot.mtp_id = id;
+      slot.mtp_hash = p < count ? at.states[static_cast<std::size_t>(p)].hash : 0;
+      slot.from_target = rows.from_target;
     }
     return rows.want_draft ? make_draft(rows, at) : -1;
   }
 
   std::int32_t make_draft(model::draft_rows const& rows, lane_state& at) {
     std::int64_t const last = rows.position + std::ssize(rows.ids) - 1;
-    for (std::int64_t p = 0; p < std::min(last, std::ssize(at.ids)); ++p) {
-      if (!at.mtp_slots[static_cast<std::size_t>(p)].from_target) {
+    auto const count = std::ssize(at.ids);
+    for (std::int64_t p = 0; p < std::min(last, count); ++p) {
+      kv_slot const& slot = slot_at(at, p + 1);
+      if (!slot.from_target || slot.mtp_hash != at.states[static_cast<std::size_t>(p)].hash) {
         throw protocol_error("draft: attends to a final row without the target's hidden state");
       }
+      if (p + 1 < count && slot.mtp_id != at.ids[static_cast<std::size_t>(p) + 1])
+        throw protocol_error("draft: attends to another sequence's row");
     }
     toy_state const hidden = rows.from_target ? target_hidden(rows.lane, last) : at.mtp_hidden;
     at.mtp_hidden = advance(hidden, rows.ids.back());
@@ -344,6 +459,8 @@ class toy_model final : public model::causal_lm {
 
   toy_options options_;
   std::vector<lane_state> lanes_;
+  std::vector<kv_slot> slots_;  // of all pages
+  std::vector<snapshot_state> snapshots_;
   std::vector<hidden_rows> latest_;
   std::vector<float> logits_;
   std::int64_t rows_in_pass_ = 0;

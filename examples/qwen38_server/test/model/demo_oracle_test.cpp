@@ -57,7 +57,7 @@ class demo_oracle : public ::testing::TestWithParam<int> {
 
 TEST_P(demo_oracle, logits_agree_at_the_end_of_each_prompt) {
   for (golden::prompt const& prompt : wanted.prompts()) {
-    lm->reset(0);
+    lm->begin(0, lane_pages(*lm, 0));
     auto const got = feed(prompt.ids, 0, compared_rows);
     auto const& expected = wanted.array(prompt.name + ".logits.last4");
     ASSERT_EQ(got.size(), expected.size()) << prompt.name;
@@ -79,7 +79,7 @@ TEST_P(demo_oracle, greedy_ids_agree_token_by_token) {
     // The manifest gives the smallest lead of a winner over the second; all stand clear of
     // rounding.
     ASSERT_GT(prompt.fields.at("smallest_margin").get<double>(), 0.02) << prompt.name;
-    lm->reset(0);
+    lm->begin(0, lane_pages(*lm, 0));
     auto logits = feed(prompt.ids, 0);
     for (std::size_t i = 0; i < generated.size(); ++i) {
       ASSERT_EQ(best(logits), generated[i]) << prompt.name << " token " << i;
@@ -92,7 +92,7 @@ TEST_P(demo_oracle, chained_drafts_agree) {
   for (golden::prompt const& prompt : wanted.prompts()) {
     auto const drafts = prompt.fields.at("drafts").get<std::vector<std::int32_t>>();
     auto const next_id = prompt.fields.at("next_id").get<std::int32_t>();
-    lm->reset(0);
+    lm->begin(0, lane_pages(*lm, 0));
     std::int32_t draft = -1;
     for (std::size_t at = 0; at < prompt.ids.size(); at += 64) {
       std::size_t const count = std::min<std::size_t>(64, prompt.ids.size() - at);

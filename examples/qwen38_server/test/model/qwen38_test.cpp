@@ -47,7 +47,7 @@ TEST(qwen38_model, lanes_in_one_pass_do_not_disturb_each_other) {
 
   std::vector<model::sequence_rows> batch;
   for (int lane : {2, 0, 1}) {
-    lm->reset(lane);
+    lm->begin(lane, lane_pages(*lm, lane));
     batch.push_back({lane, 0, ids[static_cast<std::size_t>(lane)], false, 0});
   }
   auto const together = lm->forward(batch);
@@ -64,7 +64,7 @@ TEST(qwen38_model, rejected_rows_leave_no_trace) {
   auto const wanted = all_logits(*lm, 0, ids);
   std::size_t const width = static_cast<std::size_t>(lm->get_limits().vocab_size);
   for (std::size_t kept = 1; kept <= 16; ++kept) {
-    lm->reset(0);
+    lm->begin(0, lane_pages(*lm, 0));
     model::sequence_rows rows{0, 0, std::span(ids).first(20), false, 20};
     EXPECT_TRUE(lm->forward({&rows, 1}).empty());
     // Sixteen tentative rows, of which the first `kept` are right.
@@ -87,7 +87,7 @@ TEST(qwen38_model, drafts_depend_only_on_the_true_prefix) {
   auto const ids = some_ids(30, 8);
   // Hidden states of all rows, then MTP rows for all positions with the known next tokens.
   auto const chain = [&](std::vector<std::size_t> cuts, bool pollute) {
-    lm->reset(0);
+    lm->begin(0, lane_pages(*lm, 0));
     cuts.push_back(ids.size() - 1);
     std::size_t first = 0;
     std::int32_t next = -1;
@@ -122,12 +122,159 @@ TEST(qwen38_model, drafts_depend_only_on_the_true_prefix) {
   EXPECT_TRUE(same_bits(whole, chain({5, 9, 14, 28}, true)));
 }
 
-TEST(qwen38_model, a_reset_lane_forgets_everything) {
+TEST(qwen38_model, a_lane_begun_anew_forgets_everything) {
   auto const lm = open_model(tiny_directory, tiny_valid_ids);
   auto const ids = some_ids(25, 9);
   auto const fresh = all_logits(*lm, 0, ids);
   all_logits(*lm, 0, some_ids(60, 10));
   EXPECT_TRUE(same_bits(fresh, all_logits(*lm, 0, ids)));
+}
+
+/// Prefills ids chunk by chunk as the engine does, MTP rows one behind; saves at `border`, if any.
+/// Returns the logits of the rows from `from` on and the first draft after them.
+std::vector<float> prefill(model::qwen38_model& lm, int lane, std::span<std::int32_t const> ids,
+                           std::size_t from, std::size_t border = 0) {
+  std::vector<float> out;
+  for (std::size_t first = from; first < ids.size();) {
+    std::size_t const end = std::min(first / 64 * 64 + 64, ids.size());
+    bool const last = end == ids.size();
+    model::sequence_rows const rows{lane, static_cast<std::int64_t>(first),
+                                    ids.subspan(first, end - first), false, 0};
+    auto const logits = lm.forward({&rows, 1});
+    out.insert(out.end(), logits.begin(), logits.end());
+    std::size_t const behind = first == 0 ? 0 : first - 1;
+    std::vector<std::int32_t> shifted(ids.begin() + static_cast<std::ptrdiff_t>(behind) + 1,
+                                      ids.begin() + static_cast<std::ptrdiff_t>(end));
+    if (last) shifted.push_back(17);
+    std::int32_t draft = -1;
+    if (!shifted.empty()) {
+      model::draft_rows const mtp{lane, static_cast<std::int64_t>(behind), shifted, true, last};
+      lm.draft({&mtp, 1}, {&draft, 1});
+    }
+    if (last) out.push_back(static_cast<float>(draft));
+    if (end == border) lm.save(lane, 1);
+    first = end;
+  }
+  auto const hidden = lm.draft_hidden(lane);
+  out.insert(out.end(), hidden.begin(), hidden.end());
+  return out;
+}
+
+std::unique_ptr<model::qwen38_model> open_cached(int lanes) {
+  return std::make_unique<model::qwen38_model>(
+      std::make_shared<checkpoint::repository>(tiny_directory),
+      checkpoint::load_model_config(tiny_directory), ops::cpu::make_backend(2),
+      model::qwen38_options{tiny_valid_ids, lanes, 512, 40, 3});
+}
+
+// A snapshot and the pages below it are the whole past: another lane goes on from there to the same
+// bits, drafts included, at every border, with the rest of its pages spoiled by other sequences.
+TEST(qwen38_model, a_resumed_sequence_goes_on_to_the_bit_with_its_drafts) {
+  for (std::size_t length : {65, 66, 128, 129, 200}) {
+    auto const ids = some_ids(length, static_cast<std::uint32_t>(20 + length));
+    auto const lm = open_cached(2);
+    std::vector<std::int32_t> const own = {7, 3, 39, 0, 12};
+    lm->begin(0, own);
+    auto const cold = prefill(*lm, 0, ids, 0);
+    auto const width = static_cast<std::size_t>(lm->get_limits().vocab_size);
+    for (std::size_t border = 64; border < length; border += 64) {
+      lm->begin(0, own);
+      EXPECT_TRUE(same_bits(cold, prefill(*lm, 0, ids, 0, border))) << "saving changed a bit";
+      // The lane itself goes on and spoils what is its own, another one spoils further pages.
+      std::vector<std::int32_t> mixed = {20, 21, 22, 23, 24};
+      lm->begin(1, mixed);
+      prefill(*lm, 1, some_ids(200, 99), 0);
+      std::copy(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(border / 64), mixed.begin());
+      for (int again = 0; again < 2; ++again) {
+        lm->resume(1, mixed, 1, static_cast<std::int64_t>(border));
+        auto const warm = prefill(*lm, 1, ids, border);
+        EXPECT_TRUE(same_bits(std::span(cold).subspan(border * width), warm))
+            << "length " << length << ", border " << border << ", time " << again;
+      }
+    }
+  }
+}
+
+// Two sequences with one beginning, one of them in the pages of the other, in turns: neither sees
+// that the other one is there, nor do their drafts.
+TEST(qwen38_model, a_shared_page_is_only_read) {
+  auto const lm = open_cached(2);
+  auto const first = some_ids(200, 61);
+  auto second = first;
+  for (std::size_t i = 64; i < second.size(); ++i) second[i] = (second[i] + 7) % tiny_valid_ids;
+  auto const width = static_cast<std::size_t>(lm->get_limits().vocab_size);
+  std::vector<std::int32_t> const pages = {4, 5, 6, 7};
+  std::vector<std::int32_t> const others = {4, 15, 16, 17};
+  lm->begin(0, pages);
+  auto const first_alone = prefill(*lm, 0, first, 0);
+  lm->begin(0, pages);
+  auto const second_alone = prefill(*lm, 0, second, 0);
+
+  lm->begin(0, pages);
+  prefill(*lm, 0, std::span(first).first(128), 0, 64);
+  lm->resume(1, others, 1, 64);
+  auto const second_beside = prefill(*lm, 1, second, 64);
+  auto const first_beside = prefill(*lm, 0, first, 128);
+  EXPECT_TRUE(same_bits(std::span(second_alone).subspan(64 * width), second_beside));
+  EXPECT_TRUE(same_bits(std::span(first_alone).subspan(128 * width), first_beside));
+}
+
+// The hidden state that the MTP row across a chunk border pairs with is the one that a pass without
+// a border has there.
+TEST(qwen38_model, drafts_after_chunks_are_those_after_one_pass) {
+  auto const lm = open_cached(1);
+  std::vector<std::int32_t> const pages = {9, 8, 7};
+  for (std::size_t length : {65, 66, 90}) {
+    auto ids = some_ids(length, static_cast<std::uint32_t>(50 + length));
+    lm->begin(0, pages);
+    auto const chunked = prefill(*lm, 0, ids, 0);
+    lm->begin(0, pages);
+    model::sequence_rows const rows{0, 0, ids, false, 0};
+    auto const logits = lm->forward({&rows, 1});
+    std::vector<float> whole(logits.begin(), logits.end());
+    std::vector<std::int32_t> shifted(ids.begin() + 1, ids.end());
+    shifted.push_back(17);
+    model::draft_rows const mtp{0, 0, shifted, true, true};
+    std::int32_t draft = -1;
+    lm->draft({&mtp, 1}, {&draft, 1});
+    whole.push_back(static_cast<float>(draft));
+    auto const hidden = lm->draft_hidden(0);
+    whole.insert(whole.end(), hidden.begin(), hidden.end());
+    EXPECT_TRUE(same_bits(whole, chunked)) << "length " << length;
+  }
+}
+
+TEST(qwen38_model, where_pages_lie_and_what_they_held_changes_no_bit) {
+  auto const ids = some_ids(200, 31);
+  auto const lm = open_cached(1);
+  lm->begin(0, std::vector<std::int32_t>{0, 1, 2, 3});
+  auto const wanted = prefill(*lm, 0, ids, 0);
+  for (std::uint32_t seed = 1; seed < 5; ++seed) {
+    std::vector<std::int32_t> pages = {39, 4 * static_cast<std::int32_t>(seed), 1, 38};
+    lm->begin(0, pages);
+    prefill(*lm, 0, some_ids(250, 400 + seed), 0);
+    std::swap(pages[0], pages[3]);
+    lm->begin(0, pages);
+    EXPECT_TRUE(same_bits(wanted, prefill(*lm, 0, ids, 0))) << "seed " << seed;
+  }
+}
+
+TEST(qwen38_model, a_snapshot_out_of_order_is_an_internal_error) {
+  auto const lm = open_cached(1);
+  auto const ids = some_ids(70, 32);
+  std::vector<std::int32_t> const pages = {5, 6};
+  lm->begin(0, pages);
+  EXPECT_THROW(lm->save(0, 0), error);  // nothing to save
+  prefill(*lm, 0, ids, 0, 64);
+  EXPECT_THROW(lm->save(0, 0), error);  // no chunk border
+  EXPECT_THROW(lm->resume(0, pages, 3, 64), error);
+  EXPECT_THROW(lm->resume(0, pages, -1, 64), error);
+  EXPECT_THROW(lm->resume(0, pages, 1, 0), error);
+  EXPECT_THROW(lm->resume(0, pages, 1, 63), error);
+  EXPECT_THROW(lm->resume(1, pages, 1, 64), error);
+  lm->resume(0, pages, 1, 64);
+  model::sequence_rows const rows{0, 63, std::span(ids).subspan(63), false, 0};
+  EXPECT_THROW(lm->forward({&rows, 1}), error);  // not where the sequence stands
 }
 
 TEST(qwen38_model, a_broken_call_order_is_an_internal_error_not_a_wrong_answer) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "checkpoint/config.hpp"
@@ -28,16 +29,31 @@ inline std::unique_ptr<model::qwen38_model> open_model(std::filesystem::path con
       ops::cpu::make_backend(threads), model::qwen38_options{valid_ids, lanes, context});
 }
 
+/// Pages of a lane's own, as many as a sequence as long as the context needs, for models whose pool
+/// has them.
+inline std::vector<std::int32_t> lane_pages(model::causal_lm const& lm, int lane) {
+  auto const& limits = lm.get_limits();
+  std::vector<std::int32_t> pages(
+      static_cast<std::size_t>((limits.max_context + limits.page_tokens - 1) / limits.page_tokens));
+  std::iota(pages.begin(), pages.end(), static_cast<std::int32_t>(pages.size()) * lane);
+  return pages;
+}
+
 /// The same model over `tp` ranks.
 inline std::unique_ptr<model::rank_group> open_group(std::filesystem::path const& directory,
                                                      std::int32_t valid_ids, int tp, int lanes = 1,
-                                                     int threads = 1, std::int64_t context = 512) {
+                                                     int threads = 1, std::int64_t context = 512,
+                                                     std::int32_t snapshots = 0) {
   return std::make_unique<model::rank_group>(
       parallel::make_in_process_group(tp), [&](std::shared_ptr<parallel::communicator> ranks) {
         return std::make_unique<model::qwen38_model>(
             std::make_shared<checkpoint::repository>(directory),
             checkpoint::load_model_config(directory), ops::cpu::make_backend(threads),
-            model::qwen38_options{valid_ids, lanes, context, std::move(ranks)});
+            model::qwen38_options{.valid_ids = valid_ids,
+                                  .lanes = lanes,
+                                  .max_context = context,
+                                  .snapshots = snapshots,
+                                  .ranks = std::move(ranks)});
       });
 }
 
@@ -45,7 +61,7 @@ inline std::unique_ptr<model::rank_group> open_group(std::filesystem::path const
 inline std::vector<float> all_logits(model::causal_lm& lm, int lane,
                                      std::vector<std::int32_t> const& ids,
                                      std::vector<std::size_t> cuts = {}) {
-  lm.reset(lane);
+  lm.begin(lane, lane_pages(lm, lane));
   cuts.push_back(ids.size());
   std::vector<float> logits;
   std::size_t first = 0;

@@ -95,18 +95,24 @@ struct attention_case {
   }
 
   /// The same rows cut at `cuts`, one call each.
-  std::vector<float> run(backend& device, std::vector<std::int64_t> cuts) {
-    auto cache = device.make_kv_cache(shape, 2, 3, rows);
+  std::vector<float> run(backend& device, std::vector<std::int64_t> cuts,
+                         std::int64_t slot_offset = 0) {
+    std::vector<std::int32_t> pages;  // in no order, among others
+    for (std::int64_t i = 0; i * kv_page_tokens < rows + slot_offset; ++i)
+      pages.push_back(static_cast<std::int32_t>(3 + 5 * (i ^ 1)));
+    auto cache = device.make_kv_cache(shape, 2, 5 * std::ssize(pages) + 10);
     auto const qn = device.make_constants(q_norm);
     auto const kn = device.make_constants(k_norm);
     std::vector<float> out(static_cast<std::size_t>(rows * 8 * 256));
     cuts.push_back(rows);
     std::int64_t first = 0;
     for (std::int64_t cut : cuts) {
-      row_span const span{1, first, 0, cut - first, false};
-      device.store_kv(*cache, 1, {&span, 1}, view(kv, rows).slice_rows(first, cut - first), *kn);
-      device.attention(*cache, 1, {&span, 1}, view(q_gate, rows).slice_rows(first, cut - first),
-                       *qn, view(out, rows).slice_rows(first, cut - first));
+      row_span const span{1, first, 0, cut - first, false, pages};
+      device.store_kv(*cache, 1, slot_offset, {&span, 1},
+                      view(kv, rows).slice_rows(first, cut - first), *kn);
+      device.attention(*cache, 1, slot_offset, {&span, 1},
+                       view(q_gate, rows).slice_rows(first, cut - first), *qn,
+                       view(out, rows).slice_rows(first, cut - first));
       first = cut;
     }
     return out;
@@ -172,6 +178,59 @@ TEST(cpu_attention, any_chunking_and_thread_count_gives_the_same_bits) {
   EXPECT_TRUE(same_bits(whole, c.run(*three, {7, 8, 9, 32, 40})));
 }
 
+// The same rows one slot further on, over page borders at other places: the slot is no part of the
+// result.
+TEST(cpu_attention, the_slot_offset_changes_no_bit) {
+  auto device = cpu::make_backend(2);
+  for (std::int64_t rows : {1, 63, 64, 65, 127, 128, 129, 200}) {
+    attention_case c(rows, 13 + static_cast<std::uint64_t>(rows));
+    auto const plain = c.run(*device, {});
+    EXPECT_TRUE(same_bits(plain, c.run(*device, {}, 1))) << "rows " << rows;
+    if (rows < 3) continue;
+    EXPECT_TRUE(same_bits(plain, c.run(*device, {1, rows / 2, rows - 1}, 1))) << "rows " << rows;
+  }
+}
+
+// Offsets into the pool need 64 bits: the last page of one that is larger than 4 Gi values. Memory
+// that is not touched costs nothing.
+TEST(cpu_attention, reaches_the_top_page_of_a_huge_pool) {
+  auto device = cpu::make_backend(1);
+  attention_case c(3, 14);
+  constexpr std::int64_t pages = 33000;  // two layers of 2.2e9 values
+  auto cache = device->make_kv_cache(c.shape, 2, pages);
+  auto const qn = device->make_constants(c.q_norm);
+  auto const kn = device->make_constants(c.k_norm);
+  auto const wanted = c.run(*device, {});
+  for (std::int32_t page : {0, 32767, 32999}) {
+    std::vector<float> out(wanted.size());
+    row_span const span{0, 0, 0, 3, false, {&page, 1}};
+    device->store_kv(*cache, 1, 0, {&span, 1}, view(c.kv, 3), *kn);
+    device->attention(*cache, 1, 0, {&span, 1}, view(c.q_gate, 3), *qn, view(out, 3));
+    EXPECT_TRUE(same_bits(out, wanted)) << "page " << page;
+  }
+}
+
+TEST(cpu_attention, refuses_pages_that_do_not_hold_the_rows) {
+  auto device = cpu::make_backend(1);
+  attention_case c(65, 15);
+  auto cache = device->make_kv_cache(c.shape, 1, 4);
+  auto const kn = device->make_constants(c.k_norm);
+  auto const store = [&](std::vector<std::int32_t> const& pages, std::int64_t rows,
+                         std::int64_t slot_offset) {
+    row_span const span{2, 0, 0, rows, false, pages};
+    device->store_kv(*cache, 0, slot_offset, {&span, 1}, view(c.kv, 65).slice_rows(0, rows), *kn);
+  };
+  EXPECT_NO_THROW(store({3, 0}, 65, 1));
+  EXPECT_NO_THROW(store({3}, 64, 0));
+  EXPECT_THROW(store({3}, 65, 0), qwen38::error);
+  EXPECT_THROW(store({3}, 64, 1), qwen38::error);
+  EXPECT_THROW(store({}, 1, 0), qwen38::error);
+  EXPECT_THROW(store({4}, 1, 0), qwen38::error);
+  EXPECT_THROW(store({-1}, 1, 0), qwen38::error);
+  EXPECT_THROW(store({3, -1}, 65, 0), qwen38::error);
+  EXPECT_NO_THROW(store({3, -1}, 64, 0));  // only what is needed is looked at
+}
+
 struct gdn_case {
   gdn_shape shape{4, 12, 128, 128, 4, 1e-6F};
   std::int64_t rows;
@@ -209,7 +268,7 @@ struct gdn_case {
     return std::vector<float>(static_cast<std::size_t>(rows * shape.value_channels()));
   }
   std::vector<float> run(backend& device, std::vector<std::int64_t> cuts) {
-    auto state = device.make_gdn_state(shape, 1, 2, 16);
+    auto state = device.make_gdn_state(shape, 1, 2, 16, 0);
     auto out = empty();
     cuts.push_back(rows);
     std::int64_t first = 0;
@@ -323,7 +382,7 @@ TEST(cpu_gdn, keeping_part_of_a_tentative_pass_equals_never_having_seen_the_rest
   gdn_case c(*device, 40, 23);
   auto const wanted = c.run(*device, {});
   for (std::int64_t kept = 0; kept <= 8; ++kept) {
-    auto state = device->make_gdn_state(c.shape, 1, 2, 16);
+    auto state = device->make_gdn_state(c.shape, 1, 2, 16, 0);
     auto out = c.empty();
     c.pass(*device, *state, 1, 0, 20, false, out);
     auto discarded = c.empty();
@@ -341,7 +400,7 @@ TEST(cpu_gdn, a_reset_lane_starts_from_nothing_and_leaves_its_neighbour_alone) {
   auto device = cpu::make_backend(2);
   gdn_case c(*device, 12, 24);
   auto const wanted = c.run(*device, {});
-  auto state = device->make_gdn_state(c.shape, 1, 2, 16);
+  auto state = device->make_gdn_state(c.shape, 1, 2, 16, 0);
   auto out = c.empty();
   c.pass(*device, *state, 0, 0, 6, false, out);
   c.pass(*device, *state, 1, 0, 12, false, out);
@@ -351,6 +410,28 @@ TEST(cpu_gdn, a_reset_lane_starts_from_nothing_and_leaves_its_neighbour_alone) {
   EXPECT_TRUE(same_bits(out, wanted));
   c.pass(*device, *state, 0, 6, 6, false, out);
   EXPECT_TRUE(same_bits(out, wanted));
+}
+
+TEST(cpu_gdn, a_snapshot_is_the_lanes_state_to_the_bit_and_stays_as_it_was) {
+  auto device = cpu::make_backend(2);
+  gdn_case c(*device, 30, 25);
+  auto const wanted = c.run(*device, {});
+  auto state = device->make_gdn_state(c.shape, 1, 2, 16, 3);
+  auto out = c.empty();
+  c.pass(*device, *state, 0, 0, 17, false, out);
+  device->gdn_save(*state, 0, 2);
+  c.pass(*device, *state, 0, 17, 13, false, out);
+  EXPECT_TRUE(same_bits(out, wanted));
+  auto const row = static_cast<std::ptrdiff_t>(c.shape.value_channels());
+  for (int lane : {1, 0, 1}) {  // into another lane, over the lane's own later state, and again
+    auto again = c.empty();
+    std::copy_n(wanted.begin(), 17 * row, again.begin());
+    device->gdn_load(*state, lane, 2);
+    c.pass(*device, *state, lane, 17, 13, false, again);
+    EXPECT_TRUE(same_bits(again, wanted)) << "lane " << lane;
+  }
+  EXPECT_THROW(device->gdn_save(*state, 0, 3), qwen38::error);
+  EXPECT_THROW(device->gdn_load(*state, 0, -1), qwen38::error);
 }
 
 TEST(cpu_backend, shapes_that_the_kernels_cannot_hold_are_refused_by_name) {
@@ -364,15 +445,15 @@ TEST(cpu_backend, shapes_that_the_kernels_cannot_hold_are_refused_by_name) {
     return std::string("accepted");
   };
   EXPECT_EQ(sentence([&] {
-              device->make_kv_cache({2, 1, 40, 8, 1e7, 1e-6F}, 1, 1, 8);
+              device->make_kv_cache({2, 1, 40, 8, 1e7, 1e-6F}, 1, 8);
             }),
             "head_dim 40: the CPU backend expects a multiple of 16");
   EXPECT_EQ(sentence([&] {
-              device->make_gdn_state({1, 1, 16, 12, 4, 1e-6F}, 1, 1, 1);
+              device->make_gdn_state({1, 1, 16, 12, 4, 1e-6F}, 1, 1, 1, 0);
             }),
             "linear_value_head_dim 12: the CPU backend expects a multiple of 8");
   EXPECT_EQ(sentence([&] {
-              device->make_gdn_state({1, 1, 16, 16, 17, 1e-6F}, 1, 1, 1);
+              device->make_gdn_state({1, 1, 16, 16, 17, 1e-6F}, 1, 1, 1, 0);
             }),
             "linear_conv_kernel_dim 17: the CPU backend expects at most 16");
 }

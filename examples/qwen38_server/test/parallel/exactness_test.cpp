@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promise, over ranks: a text depends on the number of ranks at most, never on draft depth,
-// lanes or how the prompt was cut; and other numbers of ranks differ only where two ids tie within
-// the rounding that is measured here.
+// lanes, how the prompt was cut, or what the prefix cache knew of it; and other numbers of ranks
+// differ only where two ids tie within the rounding that is measured here.
 
 #include <gtest/gtest.h>
 
@@ -43,13 +43,9 @@ engine::request make_request(id_list prompt, int draft_tokens, bool is_sampled) 
   return wanted;
 }
 
-/// Answers of requests that are all submitted at once.
-std::vector<id_list> answer(model::causal_lm& lm, text::tokenizer const& tokenizer,
-                            std::vector<engine::request> const& requests) {
-  engine::engine_options options;
-  options.queue_limit = requests.size();
-  engine::engine running(lm, tokenizer, options);
-  running.start();
+/// Answers of requests that are all submitted at once; adds up their cached tokens.
+std::vector<id_list> answer(engine::engine& running, std::vector<engine::request> const& requests,
+                            std::int64_t& cached_tokens) {
   std::vector<std::shared_ptr<cli::collector>> sinks;
   for (engine::request const& one : requests) {
     sinks.push_back(std::make_shared<cli::collector>());
@@ -57,25 +53,40 @@ std::vector<id_list> answer(model::causal_lm& lm, text::tokenizer const& tokeniz
   }
   std::vector<id_list> answers;
   for (auto const& sink : sinks) {
-    EXPECT_EQ(sink->wait().finish, engine::finish_reason::length);
+    engine::result const& outcome = sink->wait();
+    EXPECT_EQ(outcome.finish, engine::finish_reason::length);
+    cached_tokens += outcome.usage.cached_tokens;
     answers.push_back(sink->ids);
   }
   return answers;
 }
 
-/// All prompts greedy and one sampled, k of 0, 1, 3 and 7, one lane and four with everything mixed.
-void expect_one_text(std::function<std::unique_ptr<model::rank_group>(int lanes)> const& open,
-                     text::tokenizer const& tokenizer, std::vector<id_list> const& prompts) {
+std::unique_ptr<engine::engine> start(model::causal_lm& lm, text::tokenizer const& tokenizer) {
+  engine::engine_options options;
+  options.queue_limit = 1000;
+  auto running = std::make_unique<engine::engine>(lm, tokenizer, options);
+  running->start();
+  return running;
+}
+
+/// All prompts greedy and one sampled, k of 0, 1, 3 and 7: one lane without a prefix cache, then
+/// four with everything mixed, cold and warm.
+void expect_one_text(
+    std::function<std::unique_ptr<model::rank_group>(int lanes, std::int32_t snapshots)> const&
+        open,
+    text::tokenizer const& tokenizer, std::vector<id_list> const& prompts) {
   std::vector<engine::request> all;
   std::vector<id_list> wanted;
-  auto const alone = open(1);
+  auto const alone = open(1, 0);
+  auto const one_lane = start(*alone, tokenizer);
+  std::int64_t cached_tokens = 0;
   for (bool is_sampled : {false, true}) {
     std::vector<id_list> const chosen = is_sampled ? std::vector<id_list>{prompts[3]} : prompts;
     for (id_list const& prompt : chosen) {
       id_list first;
       for (int k : {0, 1, 3, 7}) {
         all.push_back(make_request(prompt, k, is_sampled));
-        id_list const ids = answer(*alone, tokenizer, {all.back()}).front();
+        id_list const ids = answer(*one_lane, {all.back()}, cached_tokens).front();
         if (k == 0) first = ids;
         EXPECT_EQ(ids, first) << "prompt of " << prompt.size() << " ids, k " << k << ", sampled "
                               << is_sampled;
@@ -83,13 +94,19 @@ void expect_one_text(std::function<std::unique_ptr<model::rank_group>(int lanes)
       }
     }
   }
+  EXPECT_EQ(cached_tokens, 0);
   // Deep and shallow drafts, long and short prompts side by side.
-  auto const together = open(lanes);
-  std::vector<id_list> const got = answer(*together, tokenizer, all);
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i], wanted[i]) << "four lanes, prompt of " << all[i].prompt_ids.size()
-                                 << " ids, k " << all[i].draft_tokens;
+  auto const together = open(lanes, 6);
+  auto const four_lanes = start(*together, tokenizer);
+  for (char const* const state : {"cold", "warm"}) {
+    cached_tokens = 0;
+    std::vector<id_list> const got = answer(*four_lanes, all, cached_tokens);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i], wanted[i]) << "four lanes, " << state << ", prompt of "
+                                   << all[i].prompt_ids.size() << " ids, k " << all[i].draft_tokens;
+    }
   }
+  EXPECT_GT(cached_tokens, 0);
 }
 
 /// Prompts whose lengths lie around the prefill chunk of 64.
@@ -106,8 +123,11 @@ TEST(exactness_over_ranks, tiny_model_over_2) {
   for (std::int32_t& id : source) id %= byte_vocab_size;
   text::tokenizer const tokenizer = make_byte_tokenizer();
   // 256 of the valid ids lie on rank 0, five on rank 1.
-  expect_one_text([](int count) { return open_group(tiny, byte_vocab_size, 2, count); }, tokenizer,
-                  around_the_chunk(source));
+  expect_one_text(
+      [](int count, std::int32_t snapshots) {
+        return open_group(tiny, byte_vocab_size, 2, count, 1, 512, snapshots);
+      },
+      tokenizer, around_the_chunk(source));
 }
 
 class exactness_of_demo : public ::testing::TestWithParam<int> {};
@@ -119,8 +139,11 @@ TEST_P(exactness_of_demo, one_text_whatever_k_lanes_and_prompt_length) {
   }
   ASSERT_GE(source.size(), 129U);
   text::tokenizer const tokenizer = text::tokenizer::from_checkpoint(demo);
-  expect_one_text([](int count) { return open_group(demo, demo_valid_ids, GetParam(), count); },
-                  tokenizer, around_the_chunk(source));
+  expect_one_text(
+      [](int count, std::int32_t snapshots) {
+        return open_group(demo, demo_valid_ids, GetParam(), count, 1, 512, snapshots);
+      },
+      tokenizer, around_the_chunk(source));
 }
 
 /// A row of logits' best valid id, and its lead over the second.

@@ -67,8 +67,8 @@ TEST(rank_group, lanes_in_one_pass_do_not_disturb_each_other) {
   auto expected = all_logits(*lm, 1, b);
   auto const second = all_logits(*lm, 0, a);
   expected.insert(expected.end(), second.begin(), second.end());
-  lm->reset(0);
-  lm->reset(1);
+  lm->begin(0, lane_pages(*lm, 0));
+  lm->begin(1, lane_pages(*lm, 1));
   model::sequence_rows const batch[] = {{1, 0, b, false, 0}, {0, 0, a, false, 0}};
   EXPECT_TRUE(same_bits(lm->forward(batch), expected));
 }
@@ -79,7 +79,7 @@ TEST(rank_group, rejected_rows_leave_no_trace) {
   auto const wanted = all_logits(*lm, 0, ids);
   std::size_t const width = static_cast<std::size_t>(lm->get_limits().vocab_size);
   for (std::size_t kept : {1U, 5U, 16U}) {
-    lm->reset(0);
+    lm->begin(0, lane_pages(*lm, 0));
     auto guess = some_ids(16, 7);
     std::copy_n(ids.begin() + 20, kept, guess.begin());
     model::sequence_rows rows{0, 0, std::span(ids).first(20), false, 20};
@@ -172,7 +172,7 @@ TEST(rank_group, what_every_rank_refuses_is_refused_as_by_the_whole_model_and_ch
     model::sequence_rows const rows{1, 0, std::span(ids).first(1), false, 0};
     return internal_error_of([&] { static_cast<void>(lm.forward({&rows, 1})); });
   };
-  EXPECT_EQ(refused(*group), "forward: no such lane");
+  EXPECT_EQ(refused(*group), "model: no such lane");
   EXPECT_EQ(refused(*group), refused(*whole));
   std::int32_t next = 0;
   model::draft_rows const draft{0, 3, std::span(ids).first(1), true, true};
@@ -189,7 +189,7 @@ TEST(rank_group, a_rank_that_fails_inside_a_pass_ends_the_group_with_its_own_sen
     });
     EXPECT_EQ(internal_error_of([&] { all_logits(*group, 0, ids); }), "layer 2 is lost");
     group->rank(culprit).set_tap({});
-    EXPECT_EQ(internal_error_of([&] { group->reset(0); }),
+    EXPECT_EQ(internal_error_of([&] { group->begin(0, lane_pages(*group, 0)); }),
               "the ranks stopped together after one of them failed (layer 2 is lost): the model "
               "must be loaded again");
   }
