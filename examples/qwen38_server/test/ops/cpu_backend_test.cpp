@@ -361,7 +361,8 @@ std::vector<double> gdn_reference(gdn_case const& c) {
 TEST(cpu_gdn, matches_the_fp64_recurrence) {
   auto device = cpu::make_backend(2);
   for (gdn_shape const shape :
-       {gdn_shape{4, 12, 128, 128, 4, 1e-6F}, gdn_shape{2, 2, 16, 40, 4, 1e-6F}}) {
+       {gdn_shape{4, 12, 128, 128, 4, 1e-6F}, gdn_shape{2, 2, 16, 40, 4, 1e-6F},
+        gdn_shape{2, 8, 16, 24, 4, 1e-6F}}) {
     gdn_case c(*device, 37, 21, shape);
     EXPECT_LT(relative_error(c.run(*device, {}), gdn_reference(c)), 2e-5);
   }
