@@ -13,50 +13,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-void refuse_tools(request_fields const& body) {
-  // A choice may also be an object that names a tool; that is as little served as "required".
-  auto const is_text = [&](std::string_view name, std::string_view text) {
-    auto const* const value = body.find(name);
-    return value != nullptr && *value == json(text);
-  };
-  auto const check = [&](std::string_view list, std::string_view choice) {
-    bool const none = is_text(choice, "none");
-    if (auto const* const given = body.array(list, SIZE_MAX); given && !given->empty() && !none) {
-      body.refuse(list, std::string(list) +
-                            ": tool calls are not served yet; leave it out or set " +
-                            std::string(choice) + " to `none`.");
-    }
-    if (body.find(choice) != nullptr && !none && !is_text(choice, "auto")) {
-      body.refuse(choice, std::string(choice) +
-                              ": tool calls are not served yet; only `none` and `auto` pass.");
-    }
-  };
-  check("tools", "tool_choice");
-  check("functions", "function_call");
-  (void)body.boolean("parallel_tool_calls");  // either way neutral without tools
-}
-
-void refuse_other_outputs(request_fields const& body) {
-  if (auto const* const format = body.object("response_format")) {
-    request_fields const fields(*format, "response_format");
-    if (fields.string("type").value_or("text") != "text") {
-      fields.refuse("type", "response_format.type: only `text` is served.");
-    }
-  }
-  if (auto const* const modalities = body.array("modalities", 16)) {
-    for (auto const& kind : *modalities) {
-      if (kind != json("text")) body.refuse("modalities", "modalities: only `text` is served.");
-    }
-  }
-  if (body.find("audio") != nullptr) body.refuse("audio", "audio: only text is served.");
-  if (!body.boolean("add_generation_prompt").value_or(true)) {
-    body.refuse("add_generation_prompt", "add_generation_prompt: false is not served.");
-  }
-  if (body.boolean("continue_final_message").value_or(false)) {
-    body.refuse("continue_final_message", "continue_final_message: true is not served.");
-  }
-}
-
 /// An effort as the template names it; "none" for no thinking at all; nullopt where the field is
 /// absent or "".
 std::optional<std::string> read_effort(request_fields const& fields) {
@@ -114,8 +70,6 @@ chat_request parse_chat_request(json const& body, settings const& served,
   request_fields const fields(body);
   chat_request out;
   out.generation = read_generation_fields(fields, served, limits);
-  refuse_tools(fields);
-  refuse_other_outputs(fields);
   out.options = read_options(fields, served.defaults);
   out.messages = read_chat_messages(body);
   out.generation.request.split_reasoning = true;

@@ -9,6 +9,7 @@
 #include "api/errors.hpp"
 #include "api/json_body.hpp"
 #include "api/request_fields.hpp"
+#include "api/unserved_fields.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -35,7 +36,10 @@ std::string read_content(request_fields const& message) {
   for (std::size_t i = 0; i < content->size(); ++i) {
     request_fields const part((*content)[i], element(path, i));
     auto const type = part.string("type").value_or("text");
-    if (type != "text") part.refuse("type", part.path_of("type") + ": only text parts are served.");
+    if (type != "text") {
+      part.refuse("type", part.path_of("type") + ": only parts of type `text` are served, got " +
+                              quoted_word(type) + '.');
+    }
     auto const text = part.string("text");
     if (!text) refuse_value(part.path_of("text"), "expected a string, got none.");
     out += *text;
@@ -86,8 +90,11 @@ text::message read_message(request_fields const& fields) {
   auto const name = fields.string("role");
   auto const role = name ? text::parse_chat_role(*name) : std::nullopt;
   if (!role) {
-    refuse_value(fields.path_of("role"), "expected system, developer, user, assistant or tool.");
+    refuse_value(fields.path_of("role"),
+                 "expected system, developer, user, assistant or tool, got " +
+                     (name ? quoted_word(*name) : std::string("none")) + '.');
   }
+  refuse_unserved_message_fields(fields);
   text::message out;
   out.role = *role;
   out.content = read_content(fields);
@@ -95,6 +102,9 @@ text::message read_message(request_fields const& fields) {
     out.reasoning_content = fields.string("reasoning_content");
     if (!out.reasoning_content) out.reasoning_content = fields.string("reasoning");
     out.tool_calls = read_tool_calls(fields);
+  } else if (auto const* const calls = fields.array("tool_calls", any_number);
+             calls != nullptr && !calls->empty()) {
+    refuse_value(fields.path_of("tool_calls"), "expected only in a message of the assistant.");
   }
   return out;
 }

@@ -10,18 +10,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-void refuse_unserved(request_fields const& body) {
-  if (body.boolean("echo").value_or(false)) {
-    body.refuse("echo", "echo: repeating the prompt is not supported; it must be false.");
-  }
-  if (auto const best = body.integer("best_of", 1, INT32_MAX); best && *best != 1) {
-    body.refuse("best_of", "best_of: only one answer per request is served, so it must be 1.");
-  }
-  if (!body.string("suffix").value_or("").empty()) {
-    body.refuse("suffix", "suffix: filling in the middle is not supported; leave it out.");
-  }
-}
-
 [[noreturn]] void refuse_empty() {
   throw field_error(error_kind::invalid_argument, "prompt",
                     "prompt: expected a text or token ids, got nothing.");
@@ -70,7 +58,6 @@ completion_request parse_completion_request(json const& body, settings const& se
   request_fields const fields(body);
   completion_request out;
   out.generation = read_generation_fields(fields, served, limits);
-  refuse_unserved(fields);
   out.prompt = read_prompt(fields, limits.vocab_size);
   return out;
 }

@@ -20,8 +20,7 @@ struct completion_request {
 };
 
 /// Translates a parsed body. prompt: a string, an array of ids, or an array of exactly one of
-/// these. Throws field_error; an empty prompt, echo, suffix, best_of > 1 and several prompts are
-/// refused.
+/// these. Throws field_error; an empty prompt and several prompts are refused.
 [[nodiscard]] completion_request parse_completion_request(nlohmann::ordered_json const& body,
                                                           settings const& served,
                                                           model_limits const& limits);

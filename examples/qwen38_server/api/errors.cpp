@@ -81,7 +81,7 @@ std::string error_body(error_reply const& what) {
 
 reply to_reply(error_reply const& what) {
   reply out{what.status, error_body(what) + '\n'};
-  if (what.status == 429 || what.status == 503) out.retry_after_s = 1;
+  if (what.status == 429 || what.status == 503) out.retry_after_s = what.retry_after_s;
   return out;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -29,17 +30,18 @@ struct error_reply {
   std::string type = "server_error";
   std::optional<std::string> param;
   std::optional<std::string> code;
+  std::int64_t retry_after_s = 1;  ///< told with 429 and 503
 };
 
 /// invalid_argument, unsupported, context_length_exceeded: 400; not_found: 404; overloaded: 429;
-/// the rest and foreign exceptions: 500, with a fixed sentence, because what they say is for the
-/// operator and not for a client.
+/// unavailable: 503; the rest and foreign exceptions: 500, with a fixed sentence, because what they
+/// say is for the operator and not for a client.
 [[nodiscard]] error_reply describe_error(std::exception const& cause);
 
 /// `{"error":{"message":..,"type":..,"param":..,"code":..}}`
 [[nodiscard]] std::string error_body(error_reply const& what);
 
-/// The same as a whole reply: newline at the end; 429 and 503 ask to come back in a second.
+/// The same as a whole reply: newline at the end; 429 and 503 say when to come back.
 [[nodiscard]] reply to_reply(error_reply const& what);
 
 }  // namespace qwen38::api

@@ -10,9 +10,28 @@ namespace {
 error_reply cancelled_reply() {
   error_reply out;
   out.status = 503;
-  out.message = "The request was cancelled before it finished.";
+  out.message = "The request was cancelled before it finished: the server is about to end.";
   out.code = "cancelled";
   return out;
+}
+
+/// Of an outcome that is no answer.
+error_reply describe_end(engine::result const& outcome) {
+  using engine::finish_reason;
+  error_reply out;
+  out.message = outcome.message;
+  switch (outcome.finish) {
+    case finish_reason::queue_timeout:
+      out.status = 503;
+      out.code = "queue_timeout";
+      return out;
+    case finish_reason::deadline:
+      out.status = 504;
+      out.code = "deadline_exceeded";
+      return out;
+    case finish_reason::failed: return out;
+    default: return cancelled_reply();
+  }
 }
 
 }  // namespace
@@ -101,14 +120,14 @@ void exchange::on_finish(engine::result const& outcome) {
 void exchange::finish_locked(engine::result const& outcome) {
   bool const answered = outcome.finish == engine::finish_reason::stop ||
                         outcome.finish == engine::finish_reason::length;
-  auto problem = cancelled_reply();
-  if (outcome.finish == engine::finish_reason::failed) {
-    problem = {};
-    problem.message = outcome.message;
+  if (!stream_ && answered) {
+    sink_->send({200, writer_->whole(reasoning_, content_, outcome)});
+    return;
   }
   if (!stream_) {
-    sink_->send(answered ? reply{200, writer_->whole(reasoning_, content_, outcome)}
-                         : to_reply(problem));
+    auto problem = describe_end(outcome);
+    problem.retry_after_s = engine_.get_state().retry_after_s;
+    sink_->send(to_reply(problem));
     return;
   }
   begin_locked();
@@ -116,7 +135,7 @@ void exchange::finish_locked(engine::result const& outcome) {
   if (answered) {
     writer_->append_end(frames_, outcome);
   } else {
-    append_error_frame(frames_, error_body(problem));
+    append_error_frame(frames_, error_body(describe_end(outcome)));
   }
   sink_->write(frames_);
   sink_->end_stream();

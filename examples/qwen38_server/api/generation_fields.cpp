@@ -8,6 +8,7 @@
 #include <string>
 
 #include "api/errors.hpp"
+#include "api/unserved_fields.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -25,41 +26,9 @@ void check_model(request_fields const& body, settings const& served) {
       std::find(served.aliases.begin(), served.aliases.end(), *name) != served.aliases.end()) {
     return;
   }
-  throw field_error(error_kind::not_found, "model",
-                    "The model named in the request is not served here; this server has `" +
-                        served.model_id + "`.");
-}
-
-/// Fields of the OpenAI API that this server cannot honour: only their neutral values pass.
-void refuse_unserved(request_fields const& body) {
-  if (auto const n = body.integer("n", 1, max_int32); n && *n != 1) {
-    body.refuse("n", "n: only one answer per request is served, so n must be 1.");
-  }
-  if (auto const* const bias = body.object("logit_bias")) {
-    bool const neutral = std::all_of(bias->begin(), bias->end(), [](json const& value) {
-      return value.is_number() && value.get<double>() == 0.0;
-    });
-    if (!neutral) body.refuse("logit_bias", "logit_bias: biasing single tokens is not supported.");
-  }
-  if (auto const* const logprobs = body.find("logprobs")) {
-    if (!logprobs->is_boolean() && !logprobs->is_number()) {
-      fail_field(body.path_of("logprobs"), "false", *logprobs);
-    }
-    if (*logprobs != json(false)) {
-      body.refuse("logprobs", "logprobs: token probabilities are not supported; leave it out.");
-    }
-  }
-  if (auto const top = body.integer("top_logprobs", 0, 20); top && *top != 0) {
-    body.refuse("top_logprobs",
-                "top_logprobs: token probabilities are not supported; leave it out.");
-  }
-  if (body.boolean("store").value_or(false)) {
-    body.refuse("store", "store: answers are not stored, so store must be false.");
-  }
-  auto const tier = body.string("service_tier").value_or("auto");
-  if (tier != "auto" && tier != "default") {
-    body.refuse("service_tier", "service_tier: only `auto` and `default` are served.");
-  }
+  throw field_error(
+      error_kind::not_found, "model",
+      "model: this name is not served here; this server has `" + served.model_id + "`.");
 }
 
 float read_float(request_fields const& body, std::string_view name, double low, double high,
@@ -154,6 +123,7 @@ int read_draft_tokens(request_fields const& body, generation_defaults const& def
   std::optional<std::int64_t> k;
   if (speculative != nullptr) {
     request_fields const fields(*speculative, body.path_of("speculative"));
+    fields.refuse_others({"k"});
     k = fields.integer("k", 0, engine::max_draft_tokens);
     if (k && *k > 0 && !limits.supports_drafts) {
       fields.refuse("k", "speculative.k: this model has no MTP layer, so k must be 0.");
@@ -168,12 +138,13 @@ int read_draft_tokens(request_fields const& body, generation_defaults const& def
 generation_fields read_generation_fields(request_fields const& body, settings const& served,
                                          model_limits const& limits) {
   check_model(body, served);
-  refuse_unserved(body);
+  refuse_unserved_fields(body);
 
   generation_fields out;
   out.stream = body.boolean("stream").value_or(false);
   if (auto const* const options = body.object("stream_options")) {
     request_fields const fields(*options, body.path_of("stream_options"));
+    fields.refuse_others({"include_usage"});
     out.include_usage = fields.boolean("include_usage").value_or(false);
   }
 

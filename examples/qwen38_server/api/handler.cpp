@@ -82,8 +82,9 @@ void handler::serve(std::shared_ptr<exchange> const& call, std::string_view body
   try {
     submit(call, body);
   } catch (std::exception const& cause) {
-    auto const what = describe_error(cause);
-    if (what.status >= 500) log_failure(call->id(), cause);
+    auto what = describe_error(cause);
+    what.retry_after_s = engine_.get_state().retry_after_s;
+    if (what.status == 500) log_failure(call->id(), cause);
     call->fail(what);
   }
 }
@@ -109,8 +110,10 @@ reply handler::models() const {
 reply handler::model(std::string_view id) const {
   return model_reply(served_, limits_, id);
 }
-reply handler::health() const {
-  return health_reply(engine_.get_state());
+reply handler::health(bool deep) const {
+  auto const now = engine_.get_state();
+  auto const silence = watch_.look(now, progress_watch::clock::now());
+  return deep ? deep_health_reply(now, silence, served_.stall_limit) : health_reply(now);
 }
 
 }  // namespace qwen38::api

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/exchange.hpp"
+#include "api/health.hpp"
 #include "api/json_body.hpp"
 #include "api/reply.hpp"
 #include "api/settings.hpp"
@@ -31,7 +32,10 @@ class handler {
 
   [[nodiscard]] reply models() const;
   [[nodiscard]] reply model(std::string_view id) const;
-  [[nodiscard]] reply health() const;
+  /// deep: also whether the engine gets on with what it has, as far as the looks so far can tell.
+  [[nodiscard]] reply health(bool deep) const;
+  /// What is running or waiting goes on; new requests get 503.
+  void drain() const noexcept { engine_.drain(); }
 
  private:
   void submit(std::shared_ptr<exchange> const& call, std::string_view body) const;
@@ -40,6 +44,7 @@ class handler {
   text::tokenizer const& tokenizer_;
   settings const served_;
   model_limits const limits_;
+  mutable progress_watch watch_;
 };
 
 }  // namespace qwen38::api

@@ -110,6 +110,11 @@ class limited_builder final : public nlohmann::json_sax<json> {
 }  // namespace
 
 json parse_json(std::string_view text, std::string_view what, json_limits const& limits) {
+  // To the JSON library a zero byte is the end of its input, whatever comes after.
+  if (auto const zero = text.find('\0'); zero != std::string_view::npos) {
+    throw error(error_kind::invalid_argument,
+                std::string(what) + " is not valid JSON at byte " + std::to_string(zero + 1) + '.');
+  }
   limited_builder builder(limits);
   if (!json::sax_parse(text.begin(), text.end(), &builder)) {
     auto const& problem = builder.problem();

@@ -35,28 +35,15 @@ reply models_reply(settings const& served, model_limits const& limits) {
 }
 
 reply model_reply(settings const& served, model_limits const& limits, std::string_view id) {
-  if (id != served.model_id &&
+  if (!served.accept_any_model && id != served.model_id &&
       std::find(served.aliases.begin(), served.aliases.end(), id) == served.aliases.end()) {
-    return to_reply(
-        describe_error(field_error(error_kind::not_found, "model",
-                                   "No such model; this server has `" + served.model_id + "`.")));
+    return to_reply(describe_error(field_error(
+        error_kind::not_found, "model",
+        "model: this name is not served here; this server has `" + served.model_id + "`.")));
   }
   reply out;
   append_model(out.body, id, served, limits);
   out.body += '\n';
-  return out;
-}
-
-reply health_reply(engine::service::state const& now) {
-  reply out;
-  out.status = now.failed ? 503 : 200;
-  out.body = now.failed ? R"({"status":"failed","running":)" : R"({"status":"ok","running":)";
-  append_json_integer(out.body, static_cast<std::int64_t>(now.running));
-  out.body += R"(,"waiting":)";
-  append_json_integer(out.body, static_cast<std::int64_t>(now.waiting));
-  out.body += R"(,"lanes":)";
-  append_json_integer(out.body, static_cast<std::int64_t>(now.lanes));
-  out.body += "}\n";
   return out;
 }
 

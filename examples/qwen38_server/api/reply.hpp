@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,7 @@ namespace qwen38::api {
 struct reply {
   int status = 200;
   std::string body;
-  int retry_after_s = 0;  ///< 0: no such header
+  std::int64_t retry_after_s = 0;  ///< 0: no such header
 };
 
 /// Where one reply goes: either send(), or begin_stream(), write() any number of times,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/request_fields.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -39,7 +40,18 @@ std::optional<std::int64_t> exact_integer(double value) {
   return static_cast<std::int64_t>(value);
 }
 
+bool is_word(std::string_view text) {
+  constexpr std::size_t most = 40;
+  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
 }  // namespace
+
+std::string quoted_word(std::string_view word) {
+  return is_word(word) ? '`' + std::string(word) + '`' : "something else";
+}
 
 std::optional<std::int64_t> as_integer(json const& value, std::int64_t low, std::int64_t high) {
   std::optional<std::int64_t> integer;
@@ -145,6 +157,18 @@ std::string request_fields::path_of(std::string_view name) const {
 
 void request_fields::refuse(std::string_view name, std::string const& sentence) const {
   throw field_error(error_kind::unsupported, path_of(name), sentence);
+}
+
+void request_fields::refuse_others(std::initializer_list<std::string_view> served) const {
+  for (auto const& [name, value] : object_->items()) {
+    if (value.is_null() || value == json(false)) continue;
+    if (std::find(served.begin(), served.end(), name) != served.end()) continue;
+    std::string names;
+    for (auto const one : served) names += (names.empty() ? "" : ", ") + std::string(one);
+    auto const where = is_word(name) ? path_of(name) : path_;
+    throw field_error(error_kind::unsupported, where,
+                      where + ": expected no members of " + path_ + " but " + names + '.');
+  }
 }
 
 }  // namespace qwen38::api

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -40,6 +41,9 @@ class request_fields {
   [[nodiscard]] std::string path_of(std::string_view name) const;
   /// Refuses a meaning that cannot be honoured: a field_error of kind unsupported.
   [[noreturn]] void refuse(std::string_view name, std::string const& sentence) const;
+  /// Refuses all members but these, unless they are null or false: for objects whose every member
+  /// has a meaning.
+  void refuse_others(std::initializer_list<std::string_view> served) const;
 
  private:
   nlohmann::ordered_json const* object_;
@@ -49,6 +53,10 @@ class request_fields {
 /// `value` as an integer in [low, high]; nullopt if it is none.
 [[nodiscard]] std::optional<std::int64_t> as_integer(nlohmann::ordered_json const& value,
                                                      std::int64_t low, std::int64_t high);
+
+/// "`word`" for a short word of letters, digits and underscores, else "something else": what a
+/// client wrote is never echoed at length.
+[[nodiscard]] std::string quoted_word(std::string_view word);
 
 /// Throws a field_error of kind invalid_argument: "path: expected <expected>, got <value>."
 [[noreturn]] void fail_field(std::string const& path, std::string_view expected,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,6 +35,9 @@ struct settings {
   std::vector<std::int32_t>
       eos_ids;  ///< generation_config.json's list; they end every answer unless ignore_eos
   generation_defaults defaults;
+  /// A deep /health gives up on an engine that has work and has not moved for this long. Above what
+  /// one chunk of a prompt takes on the slowest machine.
+  std::chrono::seconds stall_limit{60};
 };
 
 /// What the engine and the tokenizer behind the endpoint can do.

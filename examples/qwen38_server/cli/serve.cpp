@@ -6,15 +6,18 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
+#include <future>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "api/handler.hpp"
 #include "cli/load.hpp"
 #include "cli/subcommands.hpp"
 #include "http/server.hpp"
-#include "support/error.hpp"
 
 namespace qwen38::cli {
 namespace {
@@ -32,6 +35,8 @@ struct serve_flags {
   std::size_t queue_limit = 64;
   std::int64_t queue_timeout_s = 0;
   std::int64_t request_timeout_s = 0;
+  int drain_timeout_s = 30;
+  int stall_limit_s = 60;
 };
 
 engine::engine_options engine_options_of(serve_flags const& flags) {
@@ -58,25 +63,57 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   sampling.min_p = static_cast<float>(config.min_p);
   sampling.repetition_penalty = static_cast<float>(config.repetition_penalty);
   sampling.presence_penalty = static_cast<float>(config.presence_penalty);
+  served.stall_limit = std::chrono::seconds(flags.stall_limit_s);
   served.defaults.max_tokens = flags.max_tokens;
   served.defaults.chat_format = loaded.chat_format;
   served.defaults.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
   return served;
 }
 
+/// What requests are served with, once it is loaded.
+struct served_model {
+  loaded_model loaded;
+  std::unique_ptr<engine::engine> engine;
+  std::optional<api::handler> requests;
+
+  void load(serve_flags const& flags) {
+    loaded = cli::load(flags.model);
+    engine = start_engine(loaded, engine_options_of(flags));
+    requests.emplace(*engine, *loaded.tokenizer, settings_of(flags, loaded));
+  }
+};
+
 int serve(serve_flags flags) {
   if (char const* const key = std::getenv(key_variable);
       key != nullptr && flags.http.api_key.empty()) {
     flags.http.api_key = key;
   }
-  http::check_bind(flags.http);  // before the model is loaded
-  loaded_model loaded = load(flags.model);
-  auto const engine = start_engine(loaded, engine_options_of(flags));
-  api::handler const requests(*engine, *loaded.tokenizer, settings_of(flags, loaded));
   flags.http.stop_on_signals = true;
-  http::server server(requests, flags.http);
-  std::cout << "listening on http://" << flags.http.address << ':' << server.port() << std::endl;
+  flags.http.drain_timeout = std::chrono::seconds(flags.drain_timeout_s);
+  served_model model;  // outlives the server
+  http::server server(flags.http);
+  auto const url = "http://" + flags.http.address + ':' + std::to_string(server.port());
+  spdlog::info("{} answers 503 until the model is loaded", url);
+
+  std::promise<void> ended;
+  auto loaded = ended.get_future();
+  std::jthread const loader([&] {
+    try {
+      model.load(flags);
+      server.begin_serving(*model.requests);
+      std::cout << "listening on " << url << std::endl;
+      ended.set_value();
+    } catch (...) {
+      ended.set_exception(std::current_exception());
+      server.stop();
+    }
+  });
   server.run();
+  if (loaded.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    spdlog::info("stopped while the model was being loaded");
+    std::quick_exit(0);  // a load cannot be interrupted, and leaves nothing behind
+  }
+  loaded.get();  // throws what ended the load
   spdlog::info("stopped");
   return 0;
 }
@@ -132,6 +169,16 @@ void add_serve(CLI::App& app, action& chosen) {
                    "Memory for snapshots of prompts, from which later prompts that begin alike go "
                    "on; their keys and values stay in the KV cache; 0: off")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->capture_default_str();
+  command
+      ->add_option("--drain-timeout", flags->drain_timeout_s,
+                   "Seconds that running answers get after SIGTERM; a second SIGTERM ends them")
+      ->check(CLI::Range(0, 86'400))
+      ->capture_default_str();
+  command
+      ->add_option("--stall-limit", flags->stall_limit_s,
+                   "Seconds without progress after which /health?deep=1 says `stalled`")
+      ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
 }

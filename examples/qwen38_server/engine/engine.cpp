@@ -142,6 +142,7 @@ bool engine::step() {
     die("an exception of an unknown type");
   }
   std::scoped_lock const lock(mutex_);
+  ++turns_;
   return !live_.empty();
 }
 
@@ -235,6 +236,7 @@ service::state engine::get_state() const {
   now.kv_pages_cached = static_cast<std::size_t>(memory_counts_.pages_cached);
   now.snapshots = static_cast<std::size_t>(memory_counts_.places);
   now.snapshots_used = static_cast<std::size_t>(memory_counts_.places_used);
+  now.turns = turns_;
   return now;
 }
 

@@ -112,6 +112,7 @@ class engine final : public service {
   std::unordered_map<std::uint64_t, std::shared_ptr<job>> live_;  // waiting or running
   scheduler scheduler_;
   sequence_memory::counts memory_counts_;
+  std::uint64_t turns_ = 0;  // that have ended
   std::uint64_t last_ticket_ = 0;
   std::size_t finishing_ = 0;  // gone from live_, but the observer is not told yet
   bool stopping_ = false;

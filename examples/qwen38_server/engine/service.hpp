@@ -25,6 +25,9 @@ class service {
     std::size_t kv_pages_cached = 0;    ///< held by the prefix cache alone
     std::size_t snapshots = 0;          ///< places for recurrent state on chunk borders
     std::size_t snapshots_used = 0;
+    /// Turns of the loop that have ended: grows as long as requests run or wait, unless the engine
+    /// is stuck. Never shrinks.
+    std::uint64_t turns = 0;
   };
 
   virtual ~service() = default;

@@ -31,8 +31,10 @@ struct options {
   std::string api_key;                ///< "": no key is asked for
   bool allow_remote = false;          ///< consent to an address that other machines reach
   bool insecure = false;              ///< consent to such an address without a key
-  bool stop_on_signals = false;       ///< SIGINT and SIGTERM stop the server
+  /// The first SIGINT or SIGTERM drains the server, the second stops it.
+  bool stop_on_signals = false;
   std::chrono::milliseconds keep_alive_interval{10'000};  ///< of comments in a silent stream
+  std::chrono::milliseconds drain_timeout{30'000};        ///< for running answers once draining
   std::chrono::milliseconds stop_grace{3'000};  ///< for clients to be told that the server stops
   int translators = 2;                          ///< threads that parse, render and tokenise
   limits bounds;

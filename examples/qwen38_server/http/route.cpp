@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/route.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace qwen38::http {
@@ -8,12 +9,22 @@ namespace {
 
 constexpr std::string_view models_path = "/v1/models";
 
-std::string_view path_of(std::string_view target) {
+/// The target without the scheme and host of the absolute form.
+std::string_view origin_form(std::string_view target) {
   if (target.starts_with("http://")) {
     auto const slash = target.find('/', 7);
     target = slash == std::string_view::npos ? "/" : target.substr(slash);
   }
-  return target.substr(0, target.find_first_of("?#"));
+  return target;
+}
+
+bool has_deep(std::string_view query) {
+  while (!query.empty()) {
+    auto const end = std::min(query.find('&'), query.size());
+    if (query.substr(0, end) == "deep=1") return true;
+    query.remove_prefix(std::min(end + 1, query.size()));
+  }
+  return false;
 }
 
 /// A broken escape stays as it is.
@@ -46,7 +57,8 @@ action action_of(std::string_view path) {
 }  // namespace
 
 route resolve(std::string_view method, std::string_view target) {
-  auto const path = path_of(target);
+  target = origin_form(target.substr(0, target.find('#')));
+  auto const path = target.substr(0, target.find('?'));
   route out;
   out.what = action_of(path);
   if (out.what == action::not_found) return out;
@@ -54,6 +66,8 @@ route resolve(std::string_view method, std::string_view target) {
   if (posts ? method != "POST" : method != "GET" && method != "HEAD") {
     out.what = action::method_not_allowed;
     out.allow = posts ? "POST" : "GET, HEAD";
+  } else if (out.what == action::health && path.size() < target.size()) {
+    out.deep = has_deep(target.substr(path.size() + 1));
   } else if (out.what == action::model) {
     out.model_id = percent_decoded(path.substr(models_path.size() + 1));
   }

@@ -15,7 +15,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "api/health.hpp"
 #include "http/auth.hpp"
+#include "http/refusals.hpp"
 #include "http/reply_channel.hpp"
 #include "http/route.hpp"
 #include "http/wire.hpp"
@@ -40,19 +42,6 @@ constexpr std::chrono::seconds linger_time{2};
 
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
-}
-
-api::reply problem(int status, std::string type, std::string code, std::string message) {
-  api::error_reply out;
-  out.status = status;
-  out.type = std::move(type);
-  out.code = std::move(code);
-  out.message = std::move(message);
-  return api::to_reply(out);
-}
-
-api::reply bad_request(int status, std::string code, std::string message) {
-  return problem(status, "invalid_request_error", std::move(code), std::move(message));
 }
 
 template <class Action>
@@ -90,9 +79,8 @@ struct request_head {
 
 class server::impl {
  public:
-  impl(api::handler const& requests, options wanted)
-      : requests_(requests),
-        wanted_(std::move(wanted)),
+  explicit impl(options wanted)
+      : wanted_(std::move(wanted)),
         acceptor_(io_),
         pool_(static_cast<std::size_t>(std::max(wanted_.translators, 1))),
         wakes_(std::make_shared<wake_list>([this] { asio::post(io_, [this] { wake_ready(); }); })) {
@@ -102,12 +90,15 @@ class server::impl {
 
   ~impl() {
     shut();
-    grace_.reset();  // a timer may not outlive its context
+    grace_.reset();  // timers may not outlive their context
+    drain_end_.reset();
   }
   impl(impl const&) = delete;
   impl& operator=(impl const&) = delete;
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  [[nodiscard]] std::size_t connections() const noexcept { return connections_; }
+  void begin_serving(api::handler const& requests) noexcept { requests_ = &requests; }
 
   void run() {
     asio::co_spawn(io_, accept_all(), asio::detached);
@@ -115,16 +106,17 @@ class server::impl {
     if (wanted_.stop_on_signals) {
       signals.add(SIGINT);
       signals.add(SIGTERM);
-      signals.async_wait([this](error_code failed, int) {
-        if (!failed) begin_stop();
-      });
       signals_ = &signals;
+      await_signal();
     }
     io_.run();
     signals_ = nullptr;
     shut();
   }
 
+  void drain() noexcept {
+    asio::post(io_, [this] { begin_drain(); });
+  }
   void stop() noexcept {
     asio::post(io_, [this] { begin_stop(); });
   }
@@ -151,11 +143,42 @@ class server::impl {
     throw error(error_kind::io, "Cannot listen on " + place + ": " + failed.message() + '.');
   }
 
+  void await_signal() {
+    if (stopping_) return;
+    signals_->async_wait([this](error_code failed, int) {
+      if (failed) return;
+      if (draining_) {
+        begin_stop();
+      } else {
+        begin_drain();
+      }
+      await_signal();
+    });
+  }
+
+  void begin_drain() {
+    if (stopping_ || std::exchange(draining_, true)) return;
+    if (auto const* const requests = requests_.load()) requests->drain();
+    drain_end_.emplace(io_, wanted_.drain_timeout);
+    drain_end_->async_wait([this](error_code failed) {
+      if (!failed) begin_stop();
+    });
+    stop_if_drained();
+  }
+
+  void stop_if_drained() {
+    if (!draining_) return;
+    bool const busy = std::any_of(clients_.begin(), clients_.end(),
+                                  [](auto const* client) { return client->call != nullptr; });
+    if (!busy) begin_stop();
+  }
+
   void begin_stop() {
     if (std::exchange(stopping_, true)) return;
     error_code ignored;
     acceptor_.close(ignored);
     if (signals_ != nullptr) signals_->cancel(ignored);
+    if (drain_end_) drain_end_->cancel();
     for (auto* const client : clients_) {
       if (client->call) client->call->cancel();
       if (client->idle) client->stream.close();
@@ -164,10 +187,10 @@ class server::impl {
     grace_->async_wait([this](error_code failed) {
       if (!failed) io_.stop();
     });
-    end_if_drained();
+    end_if_empty();
   }
 
-  void end_if_drained() {
+  void end_if_empty() {
     if (stopping_ && clients_.empty() && grace_) grace_->cancel();
   }
 
@@ -212,8 +235,7 @@ class server::impl {
     request_head head;
     auto const id = new_id();
     head.fields.request_id = id;
-    auto const whole = problem(503, "server_overloaded", "server_overloaded",
-                               "Too many connections; try again later.");
+    auto const whole = too_many_connections();
     co_await end_with(client, head, whole);
     --refusing_;
   }
@@ -221,9 +243,11 @@ class server::impl {
   asio::awaitable<void> serve(tcp::socket socket) {
     connection client(std::move(socket));
     clients_.insert(&client);
+    connections_ = clients_.size();
     at_exit const forget([this, &client] {
       clients_.erase(&client);
-      end_if_drained();
+      connections_ = clients_.size();
+      end_if_empty();
     });
     bool goes_on = true;
     while (goes_on) goes_on = co_await serve_request(client);
@@ -286,22 +310,15 @@ class server::impl {
   [[nodiscard]] std::optional<api::reply> describe_failure(error_code failed) const {
     using beast::http::error;
     if (failed == error::header_limit || failed == error::buffer_overflow) {
-      return bad_request(431, "header_too_large",
-                         "The request's header is too large: expected at most " +
-                             std::to_string(wanted_.bounds.header_bytes) + " bytes.");
+      return header_too_large(wanted_.bounds);
     }
-    if (failed == error::body_limit) {
-      return bad_request(413, "body_too_large",
-                         "The request's body is too large: expected at most " +
-                             std::to_string(wanted_.bounds.body_bytes) + " bytes.");
-    }
+    if (failed == error::body_limit) return body_too_large(wanted_.bounds);
     auto const& parser_errors = make_error_code(error::bad_method).category();
     if (failed.category() != parser_errors || failed == error::end_of_stream ||
         failed == error::partial_message) {
       return std::nullopt;
     }
-    return bad_request(400, "malformed_http",
-                       "The request is not valid HTTP: " + failed.message() + '.');
+    return malformed_http("The request is not valid HTTP: " + failed.message() + '.');
   }
 
   /// Fills `head`; a reply if the request is refused by its header alone.
@@ -309,33 +326,25 @@ class server::impl {
                                                   request_head& head) const {
     auto const& message = parser.get();
     head.fields.http_1_0 = message.version() < 11;  // and then one request per connection
-    head.fields.keep_alive = parser.keep_alive() && !head.fields.http_1_0 && !stopping_;
+    head.fields.keep_alive =
+        parser.keep_alive() && !head.fields.http_1_0 && !draining_ && !stopping_;
     head.head_only = message.method() == beast::http::verb::head;
     auto const fields = std::distance(message.begin(), message.end());
     if (static_cast<std::size_t>(fields) > wanted_.bounds.header_count) {
-      return bad_request(431, "header_too_large",
-                         "The request has too many header fields: expected at most " +
-                             std::to_string(wanted_.bounds.header_count) + '.');
+      return too_many_header_fields(wanted_.bounds);
     }
     if (!head.fields.http_1_0 && message.count(beast::http::field::host) != 1) {
-      return bad_request(400, "malformed_http",
-                         "The request is not valid HTTP/1.1: expected one Host field.");
+      return malformed_http("The request is not valid HTTP/1.1: expected one Host field.");
     }
     head.where = resolve(view(message.method_string()), view(message.target()));
     if (head.where.what != action::health &&
         !is_authorised(view(message[beast::http::field::authorization]), wanted_.api_key)) {
-      return bad_request(
-          401, "invalid_api_key",
-          "A valid API key is needed: expected the header Authorization: Bearer KEY.");
+      return no_valid_key();
     }
-    if (head.where.what == action::not_found) {
-      return bad_request(404, "not_found", "There is nothing at this path.");
-    }
+    if (head.where.what == action::not_found) return no_such_path();
     if (head.where.what == action::method_not_allowed) {
       head.fields.allow = head.where.allow;
-      return bad_request(
-          405, "method_not_allowed",
-          "This path does not have this method: expected " + std::string(head.where.allow) + '.');
+      return no_such_method(head.where.allow);
     }
     return std::nullopt;
   }
@@ -344,10 +353,14 @@ class server::impl {
   [[nodiscard]] std::optional<api::reply> answer_early(request_parser const& parser,
                                                        request_head& head) const {
     if (auto refusal = examine(parser, head)) return refusal;
+    auto const* const requests = requests_.load();
+    if (requests == nullptr) {
+      return head.where.what == action::health ? api::loading_health_reply() : still_loading();
+    }
     switch (head.where.what) {
-      case action::health: return requests_.health();
-      case action::models: return requests_.models();
-      case action::model: return requests_.model(head.where.model_id);
+      case action::health: return requests->health(head.where.deep);
+      case action::models: return requests->models();
+      case action::model: return requests->model(head.where.model_id);
       default: return std::nullopt;
     }
   }
@@ -373,8 +386,7 @@ class server::impl {
       all_bodies_ += size - counted;
       counted = size;
       if (all_bodies_ > wanted_.bounds.all_bodies_bytes) {
-        co_return body_trouble{problem(503, "server_overloaded", "server_overloaded",
-                                       "Too many large requests at once; try again later.")};
+        co_return body_trouble{too_many_bodies()};
       }
     }
     co_return std::nullopt;
@@ -423,18 +435,21 @@ class server::impl {
     });
     auto const kind = head.where.what == action::chat_completions ? api::endpoint::chat_completions
                                                                   : api::endpoint::completions;
-    client.call = requests_.open(kind, std::string(head.fields.request_id), channel);
-    asio::post(pool_, [this, call = client.call, body = std::move(body), counted]() mutable {
-      requests_.serve(call, body);
-      std::string().swap(body);
-      all_bodies_ -= counted;
-    });
+    auto const* const requests = requests_.load();  // there: a request came past answer_early()
+    client.call = requests->open(kind, std::string(head.fields.request_id), channel);
+    asio::post(pool_,
+               [this, requests, call = client.call, body = std::move(body), counted]() mutable {
+                 requests->serve(call, body);
+                 std::string().swap(body);
+                 all_bodies_ -= counted;
+               });
 
     bool delivered = false;
     auto either = deliver(client, *channel, head, delivered) || watch(client);
     co_await std::move(either);
     if (!delivered) client.call->cancel();
     client.call.reset();
+    stop_if_drained();
     bool const goes_on = delivered && head.fields.keep_alive;
     co_return goes_on;
   }
@@ -509,18 +524,21 @@ class server::impl {
     return out;
   }
 
-  api::handler const& requests_;
+  std::atomic<api::handler const*> requests_{nullptr};
   options const wanted_;
   std::uint16_t port_ = 0;
 
   // I/O thread only. Before the context, which destroys the coroutines that use them.
   std::unordered_set<connection*> clients_;
   std::size_t refusing_ = 0;
+  bool draining_ = false;
   bool stopping_ = false;
+  std::optional<asio::steady_timer> drain_end_;
   std::optional<asio::steady_timer> grace_;
   asio::signal_set* signals_ = nullptr;
   std::mt19937_64 ids_{std::random_device{}()};
 
+  std::atomic<std::size_t> connections_{0};
   std::atomic<std::size_t> all_bodies_{0};
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
@@ -528,14 +546,25 @@ class server::impl {
   std::shared_ptr<wake_list> wakes_;
 };
 
-server::server(api::handler const& requests, options const& wanted)
-    : impl_(std::make_unique<impl>(requests, wanted)) {}
+server::server(options const& wanted) : impl_(std::make_unique<impl>(wanted)) {}
+server::server(api::handler const& requests, options const& wanted) : server(wanted) {
+  begin_serving(requests);
+}
 server::~server() = default;
 std::uint16_t server::port() const noexcept {
   return impl_->port();
 }
+std::size_t server::connections() const noexcept {
+  return impl_->connections();
+}
+void server::begin_serving(api::handler const& requests) noexcept {
+  impl_->begin_serving(requests);
+}
 void server::run() {
   impl_->run();
+}
+void server::drain() noexcept {
+  impl_->drain();
 }
 void server::stop() noexcept {
   impl_->stop();

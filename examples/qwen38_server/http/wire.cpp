@@ -18,6 +18,7 @@ std::string_view reason(int status) {
     case 429: return "Too Many Requests";
     case 431: return "Request Header Fields Too Large";
     case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
     default: return "Internal Server Error";
   }
 }

@@ -48,12 +48,12 @@ inline refusal refusal_of(std::function<void()> const& call) {
   return {};
 }
 
-/// One sentence, in printable ASCII.
+/// One sentence and no more, in printable ASCII.
 inline bool is_sentence(std::string const& message) {
   for (char const c : message) {
     if (c < ' ' || c > '~') return false;
   }
-  return message.size() > 10 && message.back() == '.';
+  return message.size() > 10 && message.back() == '.' && message.find(". ") == std::string::npos;
 }
 
 }  // namespace qwen38::api

@@ -11,34 +11,11 @@
 
 #include "api/handler.hpp"
 #include "test/api/api_fixture.hpp"
+#include "test/support/instant_service.hpp"
 #include "test/support/recording_sink.hpp"
 
 namespace qwen38::api {
 namespace {
-
-/// Answers inside submit(), so that a run is one thread's.
-class instant_service final : public engine::service {
- public:
-  std::uint64_t submit(engine::request wanted, std::shared_ptr<engine::observer> sink) override {
-    if (static_cast<std::int64_t>(wanted.prompt_ids.size()) + wanted.max_tokens > max_context()) {
-      throw error(error_kind::context_length_exceeded, "Too long.");
-    }
-    if (wanted.prompt_ids.empty() || wanted.max_tokens < 1 ||
-        wanted.min_tokens > wanted.max_tokens || wanted.draft_tokens < 0 ||
-        wanted.draft_tokens > engine::max_draft_tokens) {
-      std::fputs("a request outside its contract reached the engine\n", stderr);
-      std::abort();
-    }
-    sink->on_output({.reasoning = "r", .content = "c", .ids = {1}});
-    sink->on_finish({});
-    return 1;
-  }
-  void cancel(std::uint64_t /*ticket*/) noexcept override {}
-  void drain() noexcept override {}
-  [[nodiscard]] state get_state() const override { return {}; }
-  [[nodiscard]] std::int64_t max_context() const noexcept override { return 4096; }
-  [[nodiscard]] bool supports_drafts() const noexcept override { return true; }
-};
 
 void require(bool holds, char const* what, std::string const& got) {
   if (holds) return;
@@ -72,7 +49,7 @@ void check(handler const& requests, endpoint kind, std::string_view body) {
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   using namespace qwen38;
-  static api::instant_service engine;
+  static test::instant_service engine;
   static auto const tokenizer = test::make_byte_tokenizer();
   static api::handler const requests(engine, tokenizer, api::served_settings());
   std::string_view const body(reinterpret_cast<char const*>(data), size);

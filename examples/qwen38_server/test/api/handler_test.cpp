@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -182,6 +183,55 @@ TEST_F(handler_fixture, stream_and_plain_reply_tell_the_same) {
   EXPECT_EQ(reasoning, reply["choices"][0]["message"]["reasoning_content"]);
   EXPECT_EQ(finish, reply["choices"][0]["finish_reason"]);
   EXPECT_EQ(usage, reply["usage"]);
+}
+
+/// Fails every request with something that quotes its prompt.
+class leaking_service final : public engine::service {
+ public:
+  std::uint64_t submit(engine::request wanted,
+                       std::shared_ptr<engine::observer> /*sink*/) override {
+    throw std::runtime_error("bad prompt: " +
+                             std::string(wanted.prompt_ids.begin(), wanted.prompt_ids.end()));
+  }
+  void cancel(std::uint64_t /*ticket*/) noexcept override {}
+  void drain() noexcept override {}
+  [[nodiscard]] state get_state() const override { return {}; }
+  [[nodiscard]] std::int64_t max_context() const noexcept override { return 4096; }
+  [[nodiscard]] bool supports_drafts() const noexcept override { return false; }
+};
+
+TEST(handler, w19_what_fails_is_logged_without_the_prompt) {
+  leaking_service engine;
+  auto const tokenizer = test::make_byte_tokenizer();
+  handler const requests(engine, tokenizer, served_settings());
+  auto const sink = std::make_shared<test::recording_sink>();
+  testing::internal::CaptureStderr();
+  requests.serve(requests.open(endpoint::completions, "0123", sink), R"({"prompt":"mysecret"})");
+  auto const logged = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(sink->whole().status, 500);
+  EXPECT_NE(logged.find("0123"), std::string::npos) << logged;
+  EXPECT_EQ(logged.find("mysecret"), std::string::npos) << logged;
+  EXPECT_EQ(sink->whole().body.find("mysecret"), std::string::npos) << sink->whole().body;
+}
+
+TEST_F(handler_fixture, draining_refuses_new_requests_with_the_time_to_come_back) {
+  handler_.drain();
+  auto const sink = chat("");
+  EXPECT_EQ(sink->whole().status, 503);
+  EXPECT_EQ(sink->whole().retry_after_s, engine_.get_state().retry_after_s);
+  EXPECT_EQ(nlohmann::json::parse(handler_.health(false).body)["status"], "draining");
+  EXPECT_EQ(nlohmann::json::parse(handler_.health(true).body)["status"], "draining");
+}
+
+TEST(handler, deep_health_of_an_engine_that_does_not_move) {
+  test::scripted_service engine([](engine::request const&) { return test::script{}; });
+  auto const tokenizer = test::make_byte_tokenizer();
+  auto impatient = served_settings();
+  impatient.stall_limit = 0s;  // any look will do
+  handler const requests(engine, tokenizer, impatient);
+  EXPECT_EQ(requests.health(false).status, 200);
+  EXPECT_EQ(requests.health(true).status, 503);
+  EXPECT_EQ(nlohmann::json::parse(requests.health(true).body)["status"], "stalled");
 }
 
 TEST(handler, refuses_settings_that_serve_nobody) {

@@ -147,15 +147,19 @@ TEST(errors, kinds_map_to_statuses_types_and_codes) {
          "context_length_exceeded"},
         {error_kind::not_found, 404, "invalid_request_error", "not_found"},
         {error_kind::overloaded, 429, "server_overloaded", "server_overloaded"},
+        {error_kind::unavailable, 503, "server_error", "unavailable"},
         {error_kind::corrupt_data, 500, "server_error", std::nullopt},
         {error_kind::io, 500, "server_error", std::nullopt},
         {error_kind::internal, 500, "server_error", std::nullopt}}) {
-    auto const got = describe_error(error(want.kind, "Said."));
+    auto got = describe_error(error(want.kind, "Said."));
     EXPECT_EQ(got.status, want.status);
     EXPECT_EQ(got.type, want.type);
     EXPECT_EQ(got.code, want.code);
-    EXPECT_EQ(got.message == "Said.", want.status < 500);
-    EXPECT_EQ(to_reply(got).retry_after_s, want.status == 429 ? 1 : 0);
+    EXPECT_EQ(got.message == "Said.", want.status != 500);
+    bool const may_come_back = want.status == 429 || want.status == 503;
+    EXPECT_EQ(to_reply(got).retry_after_s, may_come_back ? 1 : 0);
+    got.retry_after_s = 17;
+    EXPECT_EQ(to_reply(got).retry_after_s, may_come_back ? 17 : 0);
   }
   EXPECT_EQ(describe_error(field_error(error_kind::not_found, "model", "No.")).code,
             "model_not_found");
@@ -193,11 +197,12 @@ TEST(models, list_and_single_reply) {
   EXPECT_EQ(nlohmann::json::parse(missing.body)["error"]["code"], "model_not_found");
 }
 
-TEST(health, is_503_once_the_engine_has_failed) {
-  EXPECT_EQ(health_reply({1, 2, 4, false}).status, 200);
-  EXPECT_EQ(health_reply({1, 2, 4, false}).body,
-            "{\"status\":\"ok\",\"running\":1,\"waiting\":2,\"lanes\":4}\n");
-  EXPECT_EQ(health_reply({0, 0, 4, true}).status, 503);
+TEST(models, any_name_will_do_where_the_flag_says_so) {
+  auto any = served_settings();
+  any.accept_any_model = true;
+  auto const model = nlohmann::json::parse(model_reply(any, served_limits(), "gpt-4 \"x\"").body);
+  EXPECT_EQ(model["id"], "gpt-4 \"x\"");
+  EXPECT_EQ(nlohmann::json::parse(models_reply(any, served_limits()).body)["data"].size(), 2U);
 }
 
 }  // namespace

@@ -178,69 +178,21 @@ TEST(request_fields, numbers_of_completions_are_checked_too) {
   }
 }
 
-TEST(request_fields, neutral_values_of_unserved_fields_pass) {
-  for (std::string const member : {"\"n\":1",
-                                   "\"logprobs\":false",
-                                   "\"top_logprobs\":0",
-                                   "\"logit_bias\":{}",
-                                   "\"logit_bias\":{\"5\":0}",
-                                   "\"user\":\"u\"",
-                                   "\"metadata\":{\"a\":[1]}",
-                                   "\"store\":false",
-                                   "\"service_tier\":\"auto\"",
-                                   "\"parallel_tool_calls\":true",
-                                   "\"frequency_penalty\":0",
-                                   "\"prompt_cache_key\":\"k\"",
-                                   "\"tools\":[]",
-                                   "\"tool_choice\":\"none\"",
-                                   "\"tool_choice\":\"auto\"",
-                                   "\"tools\":null",
-                                   "\"functions\":[]",
-                                   "\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"none\"",
-                                   "\"response_format\":{\"type\":\"text\"}",
-                                   "\"modalities\":[\"text\"]",
-                                   "\"audio\":null",
-                                   "\"stream_options\":{}",
-                                   "\"stop\":null",
-                                   "\"stop\":[]",
-                                   "\"never_heard_of\":{\"deep\":[1,2]}",
-                                   "\"model\":\"demo\"",
-                                   "\"model\":\"qwen3.8-demo\"",
-                                   "\"reasoning_effort\":\"\"",
-                                   "\"speculative\":{}",
-                                   "\"continue_final_message\":false"}) {
+TEST(request_fields, values_that_ask_for_nothing_pass) {
+  for (std::string const member :
+       {"\"frequency_penalty\":0", "\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"none\"",
+        "\"stream_options\":{}", "\"stop\":null", "\"stop\":[]", "\"model\":\"demo\"",
+        "\"model\":\"qwen3.8-demo\"", "\"reasoning_effort\":\"\"", "\"speculative\":{}"}) {
     auto const result = read_chat(chat_with(member));
     EXPECT_EQ(result.status, 200) << member << ": " << result.message;
   }
-  for (std::string const member :
-       {"\"echo\":false", "\"best_of\":1", "\"suffix\":\"\"", "\"suffix\":null",
-        "\"logprobs\":null", "\"ignore_eos\":true,\"min_tokens\":5"}) {
-    auto const result = read_completion(R"({"prompt":"x",)" + member + "}");
-    EXPECT_EQ(result.status, 200) << member << ": " << result.message;
-  }
+  auto const result = read_completion(R"({"prompt":"x","ignore_eos":true,"min_tokens":5})");
+  EXPECT_EQ(result.status, 200) << result.message;
 }
 
-TEST(request_fields, meanings_that_cannot_be_honoured_are_refused_by_name) {
+TEST(request_fields, what_is_wrong_is_refused_by_its_name) {
   std::vector<std::pair<std::string, std::string>> const chat = {
-      {"\"n\":2", "n"},
-      {"\"logprobs\":true", "logprobs"},
-      {"\"top_logprobs\":5", "top_logprobs"},
-      {"\"logit_bias\":{\"5\":1}", "logit_bias"},
-      {"\"logit_bias\":{\"5\":\"x\"}", "logit_bias"},
-      {"\"tools\":[{\"type\":\"function\"}]", "tools"},
       {"\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"auto\"", "tools"},
-      {"\"tool_choice\":\"required\"", "tool_choice"},
-      {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", "tool_choice"},
-      {"\"functions\":[{}]", "functions"},
-      {"\"function_call\":{\"name\":\"f\"}", "function_call"},
-      {"\"response_format\":{\"type\":\"json_object\"}", "response_format.type"},
-      {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}", "response_format.type"},
-      {"\"modalities\":[\"text\",\"audio\"]", "modalities"},
-      {"\"audio\":{\"voice\":\"x\"}", "audio"},
-      {"\"store\":true", "store"},
-      {"\"service_tier\":\"flex\"", "service_tier"},
-      {"\"continue_final_message\":true", "continue_final_message"},
-      {"\"add_generation_prompt\":false", "add_generation_prompt"},
       {"\"reasoning_effort\":\"extreme\"", "reasoning_effort"},
       {"\"chat_template_kwargs\":{\"reasoning_effort\":\"extreme\"}",
        "chat_template_kwargs.reasoning_effort"},
@@ -259,7 +211,6 @@ TEST(request_fields, meanings_that_cannot_be_honoured_are_refused_by_name) {
       {"\"max_tokens\":5,\"max_completion_tokens\":6", "max_completion_tokens"},
       {"\"max_tokens\":5,\"min_tokens\":6", "min_tokens"},
       {"\"stream_options\":{\"include_usage\":1}", "stream_options.include_usage"},
-      {"\"stream_options\":true", "stream_options"},
       {"\"ignore_eos\":1", "ignore_eos"},
       {"\"model\":7", "model"},
   };
@@ -270,10 +221,6 @@ TEST(request_fields, meanings_that_cannot_be_honoured_are_refused_by_name) {
     EXPECT_TRUE(is_sentence(result.message)) << result.message;
   }
   std::vector<std::pair<std::string, std::string>> const text = {
-      {R"({"prompt":"x","echo":true})", "echo"},
-      {R"({"prompt":"x","best_of":2})", "best_of"},
-      {R"({"prompt":"x","suffix":"end"})", "suffix"},
-      {R"({"prompt":"x","logprobs":0})", "logprobs"},
       {R"({"prompt":["a","b"]})", "prompt"},
       {R"({"prompt":[[1],[2]]})", "prompt"},
       {R"({"prompt":[1,"b"]})", "prompt[1]"},

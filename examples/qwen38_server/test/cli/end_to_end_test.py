@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SERVER, MODEL = sys.argv[1:3]
@@ -39,13 +40,26 @@ def chat_body(document, **more):
 
 
 class Server:
-    def __init__(self, *flags):
-        command = [SERVER, "serve", "--model", MODEL, "--port", "0", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    """A server process, ready to answer unless `loading`; then its port is read from what it logs."""
+
+    def __init__(self, *flags, model=MODEL, log=subprocess.DEVNULL, loading=False, environment=None):
+        command = [SERVER, "serve", "--model", model, "--port", "0", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE if loading else log,
+                                        env={**os.environ, **(environment or {})}, text=True)
+        self.key = None
+        if loading:
+            line = self.process.stderr.readline()
+            found = re.search(r"http://127\.0\.0\.1:(\d+) answers 503", line)
+            assert found, f"unexpected first line {line!r}"
+            self.port = int(found.group(1))
+        else:
+            self.port = self.wait_until_ready()
+
+    def wait_until_ready(self):
         line = self.process.stdout.readline()
         found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", line)
         assert found, f"unexpected first line {line!r}"
-        self.port = int(found.group(1))
+        return int(found.group(1))
 
     def __enter__(self):
         return self
@@ -54,17 +68,25 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self.process.stdout.close()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
+        self.terminate()
         return self.process.wait(timeout=30)
 
     def request(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             payload = None if body is None else json.dumps(body)
-            connection.request(method, path, payload, {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json"}
+            if self.key:
+                headers["Authorization"] = f"Bearer {self.key}"
+            connection.request(method, path, payload, headers)
             reply = connection.getresponse()
             return reply.status, reply.read().decode("utf-8")
         finally:
@@ -195,6 +217,132 @@ class PrefixCache(unittest.TestCase):
                                              {"role": "user", "content": document["user"]}]
 
 
+class Loading(unittest.TestCase):
+    """A checkpoint whose chat template is a pipe: the load goes on once something is written into it."""
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        for name in os.listdir(MODEL):
+            os.symlink(os.path.join(os.path.realpath(MODEL), name), os.path.join(self.directory.name, name))
+        self.template = os.path.join(self.directory.name, "chat_template.jinja")
+        os.mkfifo(self.template)
+
+    def feed(self, text):
+        with open(self.template, "w", encoding="utf-8") as pipe:
+            pipe.write(text)
+
+    def test_health_says_loading_until_the_model_is_there(self):
+        with Server("--chat-template", "qwen3.8", model=self.directory.name, loading=True) as server:
+            status, text = server.request("GET", "/health")
+            self.assertEqual((status, json.loads(text)), (503, {"status": "loading"}))
+            for method, path, body in (("POST", "/v1/chat/completions", chat_body(heldout(1)[0])),
+                                       ("POST", "/v1/completions", {"prompt": "x"}), ("GET", "/v1/models", None)):
+                status, text = server.request(method, path, body)
+                self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "loading"), path)
+            self.feed("{{ whatever }}")
+            self.assertEqual(server.wait_until_ready(), server.port)
+            self.assertEqual(server.request("GET", "/health")[0], 200)
+            server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_load_that_fails_ends_the_process_with_its_sentence(self):
+        with Server(model=self.directory.name, loading=True) as server:
+            self.assertEqual(server.request("GET", "/health")[0], 503)
+            self.feed("{{ no template that is known }}")
+            said, log = server.process.communicate(timeout=60)
+            self.assertEqual(server.process.returncode, 2)
+            self.assertEqual(said, "")
+            self.assertEqual(len([line for line in log.splitlines() if line.startswith("qwen38_server: ")]), 1, log)
+
+    def test_sigterm_ends_a_load_at_once(self):
+        with Server(model=self.directory.name, loading=True) as server:
+            self.assertEqual(server.request("GET", "/health")[0], 503)
+            self.assertEqual(server.stop(), 0)
+
+
+class Ending(unittest.TestCase):
+    def begin_stream(self, server, max_tokens):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": "x", "stream": True, "ignore_eos": True, "max_tokens": max_tokens, "speculative": {"k": 0}}))
+        reply = connection.getresponse()
+        self.assertEqual(reply.status, 200)
+        self.assertTrue(reply.readline().startswith(b"data: "))
+        return reply
+
+    def wait_until_draining(self, server):
+        while True:
+            status, text = server.request("GET", "/health")
+            if status == 503:
+                self.assertEqual(json.loads(text)["status"], "draining")
+                return
+
+    def test_sigterm_lets_answers_finish(self):
+        with Server() as server:
+            stream = self.begin_stream(server, 1000)
+            server.terminate()
+            self.wait_until_draining(server)
+            status, text = server.request("POST", "/v1/completions", {"prompt": "x"})
+            self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "unavailable"))
+            rest = stream.read().decode("utf-8")
+            self.assertTrue(rest.endswith("data: [DONE]\n\n"), rest[-300:])
+            self.assertIn('"finish_reason":"length"', rest)
+            self.assertEqual(server.process.wait(timeout=30), 0)
+
+    def expect_cut(self, server, stream):
+        rest = stream.read().decode("utf-8")
+        last = rest.rstrip().rsplit("\n\n", 1)[-1]
+        self.assertEqual(json.loads(last.removeprefix("data: "))["error"]["code"], "cancelled", last)
+        self.assertNotIn("[DONE]", rest)
+        self.assertEqual(server.process.wait(timeout=30), 0)
+
+    def test_the_drain_timeout_ends_answers_with_an_error(self):
+        with Server("--drain-timeout", "1") as server:
+            stream = self.begin_stream(server, 8000)
+            server.terminate()
+            self.expect_cut(server, stream)
+
+    def test_a_second_sigterm_ends_answers_at_once(self):
+        with Server("--drain-timeout", "3600") as server:
+            stream = self.begin_stream(server, 8000)
+            server.terminate()
+            self.wait_until_draining(server)
+            server.terminate()
+            self.expect_cut(server, stream)
+
+
+class Secrets(unittest.TestCase):
+    def test_w19_neither_key_nor_prompt_is_in_a_log_or_another_reply(self):
+        key, prompt = "sk-very-secret-key", "a-very-secret-prompt"
+        seen = []
+        with tempfile.TemporaryFile("w+") as log:
+            with Server(log=log, environment={"QWEN38_API_KEY": key}) as server:
+                server.key = key
+                server.post("/v1/completions", {"prompt": prompt, "max_tokens": 2})
+                for method, path, body in (("POST", "/v1/completions", {"prompt": prompt, "n": 2}),
+                                           ("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 10**6}),
+                                           ("POST", "/v1/chat/completions", {"messages": [{"role": prompt}]}),
+                                           ("POST", "/v1/completions", {"prompt": "x", "model": prompt}),
+                                           ("GET", "/health", None), ("GET", "/health?deep=1", None),
+                                           ("GET", "/v1/models", None), ("GET", "/metrics", None),
+                                           ("GET", "/props", None)):
+                    seen.append(server.request(method, path, body)[1])
+                server.key = "sk-wrong"
+                status, text = server.request("GET", "/v1/models")
+                self.assertEqual(status, 401)
+                seen.append(text)
+                self.assertEqual(server.stop(), 0)
+                seen.append(server.process.stdout.read())
+            log.seek(0)
+            seen.append(log.read())
+        self.assertIn("stopped", seen[-1])
+        for text in seen:
+            self.assertNotIn(key, text)
+            self.assertNotIn(prompt, text)
+
+
 class Starting(unittest.TestCase):
     def fails(self, *arguments):
         done = subprocess.run([SERVER, *arguments], capture_output=True, text=True, timeout=60, check=False)
@@ -204,8 +352,10 @@ class Starting(unittest.TestCase):
 
     def test_a_missing_checkpoint_is_one_sentence(self):
         message = self.fails("serve", "--model", "no/such/directory", "--port", "0")
-        self.assertIn("no/such/directory", message)
-        self.assertEqual(len(message.strip().splitlines()), 1, message)
+        said = [line for line in message.splitlines() if line.startswith("qwen38_server: ")]
+        self.assertEqual(len(said), 1, message)
+        self.assertIn("no/such/directory", said[0])
+        self.assertNotIn("listening on", message)
 
     def test_a_taken_port_is_one_sentence(self):
         with socket.socket() as taken:

@@ -2,8 +2,10 @@
 // The wire contract over real sockets: headers, framing, order, usage, errors, auth, keep-alive.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "test/http/server_fixture.hpp"
@@ -155,6 +157,144 @@ TEST(sse_contract, w5_error_after_the_stream_began_is_a_frame_and_a_proper_end) 
   EXPECT_EQ(json::parse(plain.body)["error"]["message"], "Logits were not finite.");
 }
 
+script ends_by(engine::finish_reason reason, std::string const& message) {
+  script out;
+  out.outcome.finish = reason;
+  out.outcome.message = message;
+  return out;
+}
+
+TEST(sse_contract, w5_queue_timeouts_and_deadlines_are_told_plain_and_in_a_stream) {
+  struct ending {
+    engine::finish_reason reason;
+    int status;
+    std::string code;
+  };
+  for (auto const& want : {ending{engine::finish_reason::queue_timeout, 503, "queue_timeout"},
+                           ending{engine::finish_reason::deadline, 504, "deadline_exceeded"}}) {
+    running_server served([&](engine::request const&) { return ends_by(want.reason, "Too late."); },
+                          {}, {.retry_after_s = 13});
+    for (std::string const& path : {chat_path, std::string("/v1/completions")}) {
+      std::string const both = R"("prompt":"x","messages":[{"role":"user","content":"x"}]})";
+      auto const plain = exchange_once(served.port(), post(path, "{" + both));
+      EXPECT_EQ(plain.status, want.status);
+      EXPECT_EQ(json::parse(plain.body)["error"]["code"], want.code);
+      EXPECT_EQ(json::parse(plain.body)["error"]["message"], "Too late.");
+      EXPECT_EQ(json::parse(plain.body)["error"]["type"], "server_error");
+      EXPECT_EQ(plain.headers.count("retry-after"), want.status == 503 ? 1U : 0U);
+      if (want.status == 503) {
+        EXPECT_EQ(plain.headers.at("retry-after"), "13");
+      }
+      auto const stream = exchange_once(served.port(), post(path, R"({"stream":true,)" + both));
+      EXPECT_EQ(stream.status, 200);
+      EXPECT_TRUE(stream.complete);
+      auto const frames = frames_of(stream.body);
+      ASSERT_FALSE(frames.empty());
+      EXPECT_EQ(json::parse(frames.back())["error"], (json{{"message", "Too late."},
+                                                           {"type", "server_error"},
+                                                           {"param", nullptr},
+                                                           {"code", want.code}}));
+      EXPECT_EQ(stream.body.find("[DONE]"), std::string::npos);
+      EXPECT_EQ(stream.body.find("finish_reason\":\""), std::string::npos);
+    }
+  }
+}
+
+std::string const face = "\xF0\x9F\x98\xB8";
+
+script faces_in_steps(int steps, int faces) {
+  std::string piece;
+  for (int i = 0; i < faces; ++i) piece += face;
+  script out;
+  for (int i = 0; i < steps; ++i) out.steps.push_back(content_delta(piece));
+  return out;
+}
+
+/// How many faces the whole events of a chunked stream hold; anything else in a text is a failure.
+/// What follows the last whole event is left out.
+std::size_t faces_in(std::string const& chunked) {
+  constexpr std::string_view mark = "data: {";
+  std::size_t faces = 0;
+  for (auto at = chunked.find(mark); at != std::string::npos; at = chunked.find(mark, at + 1)) {
+    auto const end = chunked.find("\n\n", at);
+    if (end == std::string::npos) break;
+    auto const event = json::parse(chunked.substr(at + 6, end - at - 6), nullptr,
+                                   /*allow_exceptions=*/false);
+    if (event.is_discarded()) {
+      ADD_FAILURE() << "not an event: " << chunked.substr(at, std::min<std::size_t>(end - at, 300));
+      break;
+    }
+    auto const text = event["choices"][0]["delta"].value("content", "");
+    for (std::size_t i = 0; i < text.size(); i += face.size(), ++faces) {
+      if (text.substr(i, face.size()) == face) continue;
+      ADD_FAILURE() << "a cut character";
+      return faces;
+    }
+  }
+  return faces;
+}
+
+TEST(sse_contract, w21_a_slow_reader_gets_every_character_whole) {
+  running_server served([](engine::request const&) { return faces_in_steps(300, 200); });
+  auto client = raw_client::with_small_window(served.port());
+  client.send(post(chat_path, stream_body));
+  EXPECT_EQ(client.read_head().status, 200);
+  // The whole answer, 240 kB, waits in the server before the reader goes on.
+  ASSERT_TRUE(served.engine.wait_until_jobs(1, 10s));
+  ASSERT_TRUE(served.engine.wait_until_jobs(0, 20s));
+  auto const rest = client.read_until("data: [DONE]\n\n\r\n0\r\n\r\n");
+  ASSERT_FALSE(rest.empty());
+  EXPECT_EQ(faces_in(rest), 300U * 200U);
+}
+
+TEST(sse_contract, w21_a_reader_that_is_dropped_got_no_cut_character) {
+  http::options wanted;
+  wanted.bounds.stream_buffer_bytes = std::size_t{100} << 10U;
+  running_server served(
+      [](engine::request const&) {
+        auto out = faces_in_steps(1, 8000);
+        out.endless = true;
+        return out;
+      },
+      wanted);
+  auto client = raw_client::with_small_window(served.port());
+  client.send(post(chat_path, stream_body));
+  EXPECT_EQ(client.read_head().status, 200);
+  ASSERT_TRUE(served.engine.wait_until_jobs(1, 10s));
+  ASSERT_TRUE(served.engine.wait_until_jobs(0, 20s)) << "it was never dropped";
+  auto const rest = client.read_to_end();
+  EXPECT_GT(faces_in(rest), 0U);
+  EXPECT_EQ(rest.find("[DONE]"), std::string::npos) << "a stream with a gap looks complete";
+  EXPECT_FALSE(rest.ends_with("0\r\n\r\n")) << "a stream with a gap looks complete";
+}
+
+TEST(sse_contract, cached_tokens_are_told_on_both_endpoints_plain_and_in_a_stream) {
+  running_server served([](engine::request const&) {
+    script out;
+    out.steps = {content_delta("x")};
+    out.outcome.usage = {
+        .prompt_tokens = 100, .completion_tokens = 3, .reasoning_tokens = 1, .cached_tokens = 64};
+    return out;
+  });
+  json const expected = {{"prompt_tokens", 100},
+                         {"completion_tokens", 3},
+                         {"total_tokens", 103},
+                         {"prompt_tokens_details", {{"cached_tokens", 64}}},
+                         {"completion_tokens_details", {{"reasoning_tokens", 1}}}};
+  std::string const both = R"("prompt":"x","messages":[{"role":"user","content":"x"}]})";
+  for (std::string const& path : {chat_path, std::string("/v1/completions")}) {
+    auto const plain = exchange_once(served.port(), post(path, "{" + both));
+    EXPECT_EQ(json::parse(plain.body)["usage"], expected);
+    auto const stream = exchange_once(
+        served.port(),
+        post(path, R"({"stream":true,"stream_options":{"include_usage":true},)" + both));
+    auto const frames = frames_of(stream.body);
+    ASSERT_GE(frames.size(), 3U);
+    EXPECT_EQ(json::parse(frames[frames.size() - 2])["usage"], expected);
+    EXPECT_EQ(json::parse(frames[frames.size() - 3])["timings"]["cache_n"], 64);
+  }
+}
+
 TEST(sse_contract, http_1_0_streams_end_with_the_connection) {
   running_server served(short_answer);
   for (std::string const header : {"", "Connection: keep-alive\r\n"}) {
@@ -281,15 +421,34 @@ TEST(plain_contract, models_and_health) {
   EXPECT_EQ(json::parse(failed.body)["status"], "failed");
 }
 
+TEST(plain_contract, the_reply_to_a_head_is_a_head_whatever_it_says) {
+  running_server served(short_answer);
+  raw_client client(served.port());
+  struct expected {
+    std::string target;
+    int status;
+  };
+  for (auto const& want :
+       {expected{"/health", 200}, expected{"/v1/models", 200}, expected{"/v1/models/none", 404},
+        expected{"/nothing", 404}, expected{chat_path, 405}}) {
+    client.send("HEAD " + want.target + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    auto const reply = client.read_reply(/*head_only=*/true);
+    EXPECT_EQ(reply.status, want.status) << want.target;
+    EXPECT_NE(reply.headers.at("content-length"), "0") << want.target;
+  }
+  client.send(get("/health"));
+  EXPECT_EQ(client.read_reply().status, 200) << "a body was sent where none may be";
+}
+
 TEST(plain_contract, a_full_queue_is_429_with_retry_after_for_plain_and_stream) {
-  running_server served(silent_answer, {}, {.lanes = 1, .queue = 0});
+  running_server served(silent_answer, {}, {.lanes = 1, .queue = 0, .retry_after_s = 42});
   raw_client running(served.port());
   running.send(post(chat_path, stream_body));
   EXPECT_EQ(running.read_head().status, 200);
   for (auto const& body : {chat_body, stream_body}) {
     auto const reply = exchange_once(served.port(), post(chat_path, body));
     EXPECT_EQ(reply.status, 429);
-    EXPECT_EQ(reply.headers.at("retry-after"), "1");
+    EXPECT_EQ(reply.headers.at("retry-after"), "42");  // what the engine estimates
     EXPECT_EQ(json::parse(reply.body)["error"]["code"], "server_overloaded");
   }
 }

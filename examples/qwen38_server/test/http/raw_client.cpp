@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -59,7 +60,7 @@ raw_client::~raw_client() {
 raw_client::raw_client(raw_client&& other) noexcept
     : socket_(std::exchange(other.socket_, -1)),
       received_(std::move(other.received_)),
-      ended_(other.ended_) {}
+      ending_(other.ending_) {}
 
 bool raw_client::send(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -74,7 +75,9 @@ bool raw_client::receive() {
   std::array<char, 65536> buffer{};
   auto const size = ::recv(socket_, buffer.data(), buffer.size(), 0);
   if (size <= 0) {
-    ended_ = true;  // closed, reset or out of patience
+    ending_ = size == 0             ? ending::closed
+              : errno == ECONNRESET ? ending::reset
+                                    : ending::out_of_patience;
     return false;
   }
   received_.append(buffer.data(), static_cast<std::size_t>(size));
@@ -151,6 +154,13 @@ raw_reply raw_client::read_reply(bool head_only) {
     received_.erase(0, size + 2);
     if (size == 0) return out;
   }
+}
+
+std::uint16_t raw_client::local_port() const {
+  sockaddr_in here{};
+  socklen_t size = sizeof here;
+  ::getsockname(socket_, reinterpret_cast<sockaddr*>(&here), &size);
+  return ntohs(here.sin_port);
 }
 
 void raw_client::close_sending_half() {

@@ -18,6 +18,9 @@ struct raw_reply {
   bool complete = false;                       ///< the body came to its proper end
 };
 
+/// How the peer ended a connection, as far as it has been read.
+enum class ending { not_yet, closed, reset, out_of_patience };
+
 /// One TCP connection to a port of 127.0.0.1, by plain POSIX calls; every wait has an end.
 class raw_client {
  public:
@@ -39,6 +42,9 @@ class raw_client {
   std::string read_to_end();
   /// Whether the peer has closed the connection, waiting for it.
   bool is_closed_by_peer();
+  [[nodiscard]] ending how_ended() const noexcept { return ending_; }
+  /// This end's port.
+  [[nodiscard]] std::uint16_t local_port() const;
   void close_sending_half();
   void close();
   /// Closes with RST.
@@ -53,7 +59,7 @@ class raw_client {
 
   int socket_ = -1;
   std::string received_;
-  bool ended_ = false;
+  ending ending_ = ending::not_yet;
 };
 
 /// A POST with a JSON body over HTTP/1.1; `extra` are further header lines, each with its CRLF.

@@ -33,6 +33,10 @@ class running_server {
   [[nodiscard]] std::uint16_t port() const { return server.port(); }
   void stop() {
     server.stop();
+    wait_until_ended();
+  }
+  /// Until run() has returned.
+  void wait_until_ended() {
     if (thread_.joinable()) thread_.join();
   }
 

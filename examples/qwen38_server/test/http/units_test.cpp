@@ -82,6 +82,17 @@ TEST(auth, only_the_key_as_a_bearer_token_opens) {
 TEST(route, paths_and_methods) {
   EXPECT_EQ(resolve("POST", "/v1/chat/completions").what, action::chat_completions);
   EXPECT_EQ(resolve("POST", "/v1/chat/completions?x=1").what, action::chat_completions);
+  EXPECT_FALSE(resolve("GET", "/health").deep);
+  for (std::string const target :
+       {"/health?deep=1", "/health?a=b&deep=1", "/health?deep=1&a", "http://x/health?deep=1#y"}) {
+    EXPECT_EQ(resolve("GET", target).what, action::health) << target;
+    EXPECT_TRUE(resolve("GET", target).deep) << target;
+  }
+  for (std::string const target : {"/health?", "/health?deep", "/health?deep=0", "/health?deep=11",
+                                   "/health?xdeep=1", "/health?&&", "/health#?deep=1"}) {
+    EXPECT_EQ(resolve("GET", target).what, action::health) << target;
+    EXPECT_FALSE(resolve("GET", target).deep) << target;
+  }
   EXPECT_EQ(resolve("POST", "/v1/completions").what, action::completions);
   EXPECT_EQ(resolve("GET", "/v1/models").what, action::models);
   EXPECT_EQ(resolve("HEAD", "/v1/models").what, action::models);

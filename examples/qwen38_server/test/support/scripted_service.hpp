@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -26,6 +27,7 @@ struct script {
   engine::result outcome;
   bool endless = false;  ///< repeats the steps until cancelled
   bool silent = false;   ///< never emits anything until cancelled: a long prefill
+  std::shared_ptr<std::atomic<bool>> released = nullptr;  ///< once true, `endless` ends
 };
 
 inline engine::output_delta content_delta(std::string text) {
@@ -46,6 +48,7 @@ class scripted_service final : public engine::service {
     std::int64_t context = 4096;
     bool drafts = true;
     std::chrono::microseconds step{200};
+    std::int64_t retry_after_s = 1;
   };
   using author = std::function<script(engine::request const&)>;
 
@@ -107,6 +110,8 @@ class scripted_service final : public engine::service {
     now.lanes = options_.lanes;
     now.failed = failed_;
     now.draining = draining_;
+    now.retry_after_s = options_.retry_after_s;
+    now.turns = turns_;
     return now;
   }
   [[nodiscard]] std::int64_t max_context() const noexcept override { return options_.context; }
@@ -160,7 +165,8 @@ class scripted_service final : public engine::service {
     }
     if (!admitted || work.written.silent) return false;
     if (work.next == work.written.steps.size()) {
-      if (!work.written.endless) {
+      bool const released = work.written.released && *work.written.released;
+      if (!work.written.endless || released) {
         what.ends = true;
         what.outcome = work.written.outcome;
         return true;
@@ -188,6 +194,7 @@ class scripted_service final : public engine::service {
         if (what.has_delta || what.ends) events.push_back(std::move(what));
         work = ended ? jobs_.erase(work) : work + 1;
       }
+      ++turns_;
       changed_.notify_all();
       lock.unlock();
       for (auto const& what : events) {
@@ -208,6 +215,7 @@ class scripted_service final : public engine::service {
   std::vector<engine::request> requests_;
   std::uint64_t last_ticket_ = 0;
   std::size_t cancelled_ = 0;
+  std::uint64_t turns_ = 0;
   bool failed_ = false;
   bool draining_ = false;
   bool ending_ = false;
