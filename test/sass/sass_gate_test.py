@@ -11,8 +11,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from sass_gate import GateError, count, main_loop, parse_limits, parse_resources, parse_sass, short_name, verdict
-from sass_gate import Kernel, Resources
+from sass_code import GateError, Kernel, Resources, count, main_loop, parse_resources, parse_sass, short_name
+from sass_gate import parse_limits, verdict
 
 HERE = Path(__file__).resolve().parent
 

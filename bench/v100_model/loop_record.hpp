@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "qpn/dtype.hpp"
+#include "qpn/format.hpp"
+
+// What the library's own program reads and writes, counted by running it lane by lane.
+
+namespace qpn::bench::v100 {
+
+/// Of one warp and one turn of the main loop.
+struct loop_record {
+  double weight_bytes = 0;      ///< packed, read once
+  double activation_bytes = 0;  ///< of x, whole sectors of 32 bytes
+  double weight_loads = 0;      ///< instructions
+  double activation_loads = 0;
+  double shared_loads = 0;
+  double shared_stores = 0;
+  double products = 0;           ///< m8n8k4
+  double weight_wavefronts = 0;  ///< of global loads of weights
+  double wavefronts = 0;         ///< of all loads and stores
+  double conflicts = 0;          ///< of shared memory
+};
+
+/// Of one warp where it adds the sums of one row tile to those of the other warps.
+struct reduction_record {
+  double store_wavefronts = 0;
+  double load_wavefronts = 0;
+  double loads = 0;      ///< instructions
+  double conflicts = 0;  ///< of shared memory
+};
+
+/// An m of 1 to 8 * row_tiles; row_tiles is 1 or 2; code_type is f16 or bf16 for dense16.
+[[nodiscard]] loop_record record_loop(format_id format, dtype code_type, int row_tiles,
+                                      std::int64_t k, int m);
+[[nodiscard]] reduction_record record_reduction(format_id format, dtype code_type, int row_tiles);
+
+}  // namespace qpn::bench::v100

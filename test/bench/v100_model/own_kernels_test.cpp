@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "own_kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+#include "fit.hpp"
+#include "simulation.hpp"
+
+namespace qpn::bench::v100 {
+namespace {
+
+own_launch launch_of(format_id format, dtype type, std::int64_t n, std::int64_t k, int m) {
+  return make_own_launch(built_in_sass_table(), kernel_for(format, type, m), n, k, m);
+}
+
+TEST(own_kernels, m_decides_the_kernel) {
+  EXPECT_STREQ(kernel_for(format_id::nvfp4, dtype::e2m1, 1).name, "nvfp4 mt1");
+  EXPECT_STREQ(kernel_for(format_id::nvfp4, dtype::e2m1, 8).name, "nvfp4 mt1");
+  EXPECT_STREQ(kernel_for(format_id::nvfp4, dtype::e2m1, 9).name, "nvfp4 mt2");
+  EXPECT_STREQ(kernel_for(format_id::dense16, dtype::bf16, 16).name, "bf16 mt2");
+  for (int const m : {0, 17}) {
+    EXPECT_THROW(static_cast<void>(kernel_for(format_id::fp8, dtype::e4m3, m)),
+                 std::invalid_argument);
+  }
+}
+
+TEST(own_kernels, the_ctas_read_every_record_once) {
+  std::mt19937 random(23);
+  for (int round = 0; round < 40; ++round) {
+    std::int64_t const n = std::uniform_int_distribution<std::int64_t>(1, 9000)(random);
+    std::int64_t const k = 16 * std::uniform_int_distribution<std::int64_t>(1, 400)(random);
+    int const m = std::uniform_int_distribution<int>(1, 16)(random);
+    auto const format = round % 2 == 0 ? format_id::nvfp4 : format_id::fp8;
+    own_launch const made = launch_of(format, round % 2 == 0 ? dtype::e2m1 : dtype::e4m3, n, k, m);
+    auto const where = "seed 23, round " + std::to_string(round);
+    EXPECT_EQ(made.work.dram_bytes(), static_cast<double>(made.layout.scales_offset)) << where;
+    EXPECT_EQ(made.work.ctas.size(), static_cast<std::size_t>(made.layout.ctas)) << where;
+    EXPECT_NEAR(made.read.dram_bytes(), made.work.dram_bytes(), 1e-6 * made.read.dram_bytes())
+        << where;
+    EXPECT_LE(made.work.balance(), 1 + 1e-9) << where;
+    EXPECT_GT(simulate(made.work, fitted), simulate(made.read, fitted)) << where;
+  }
+}
+
+TEST(own_kernels, a_group_of_one_cta_has_no_plane) {
+  own_launch const made = launch_of(format_id::fp8, dtype::e4m3, 64, 32, 1);
+  ASSERT_EQ(made.work.ctas.size(), 1u);
+  EXPECT_EQ(made.work.ctas[0][0].group, -1);
+  own_launch const shared = launch_of(format_id::fp8, dtype::e4m3, 5120, 1536, 1);
+  for (auto const& cta : shared.work.ctas) EXPECT_GE(cta.front().group, 0);
+}
+
+TEST(own_kernels, row_blocks_read_the_weight_once_from_memory_and_each_from_l2) {
+  own_kernel blocks = kernel_for(format_id::fp8, dtype::e4m3, 16);
+  own_launch const one = make_own_launch(built_in_sass_table(), blocks, 4096, 5120, 16);
+  blocks.row_blocks = 3;
+  blocks.max_m = 48;
+  own_launch const three = make_own_launch(built_in_sass_table(), blocks, 4096, 5120, 48);
+  EXPECT_NEAR(three.work.dram_bytes(), one.work.dram_bytes(), 1);
+  EXPECT_EQ(three.work.ctas.size(), 3 * one.work.ctas.size());
+  EXPECT_EQ(three.work.turn.l2_bytes, one.work.turn.l2_bytes);
+  EXPECT_GT(simulate(three.work, fitted), simulate(one.work, fitted));
+}
+
+TEST(own_kernels, a_table_of_other_kernels_is_refused) {
+  sass_table table = built_in_sass_table();
+  own_kernel const& kernel = kernel_for(format_id::nvfp4, dtype::e2m1, 8);
+  for (char const* key : {"ldg", "lds", "sts", "tensor"}) {
+    sass_table changed = table;
+    for (sass_kernel& one : changed.kernels) one.values[key] += 1;
+    EXPECT_THROW(static_cast<void>(make_own_launch(changed, kernel, 64, 64, 1)), std::runtime_error)
+        << key;
+  }
+  table.kernels.clear();
+  EXPECT_THROW(static_cast<void>(make_own_launch(table, kernel, 64, 64, 1)), std::runtime_error);
+}
+
+TEST(own_kernels, a_shape_that_the_library_refuses_is_refused_in_its_words) {
+  try {
+    static_cast<void>(launch_of(format_id::nvfp4, dtype::e2m1, 64, 24, 1));
+    FAIL() << "expected std::invalid_argument";
+  } catch (std::invalid_argument const& error) {
+    EXPECT_NE(std::string(error.what()).find("multiple of 16"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace qpn::bench::v100
