@@ -236,6 +236,7 @@ service::state engine::get_state() const {
   now.kv_pages_cached = static_cast<std::size_t>(memory_counts_.pages_cached);
   now.snapshots = static_cast<std::size_t>(memory_counts_.places);
   now.snapshots_used = static_cast<std::size_t>(memory_counts_.places_used);
+  now.snapshots_reserved = static_cast<std::size_t>(memory_counts_.places_lent);
   now.turns = turns_;
   return now;
 }

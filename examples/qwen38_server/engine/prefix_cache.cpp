@@ -162,6 +162,10 @@ void prefix_cache::evict() {
   drop_snapshot(*least);
 }
 
+std::int64_t prefix_cache::places_used() const noexcept {
+  return std::ranges::count_if(by_place_, [](block const* one) { return one != nullptr; });
+}
+
 std::int64_t prefix_cache::pages_alone() const {
   auto const count = [&](auto const& self, block const& at) -> std::int64_t {
     std::int64_t sum = at.page >= 0 && pool_.holders(at.page) == 1 ? 1 : 0;

@@ -57,8 +57,10 @@ class prefix_cache {
   void evict();
 
   [[nodiscard]] std::int64_t places() const noexcept { return std::ssize(by_place_); }
-  [[nodiscard]] std::int64_t places_used() const noexcept {
-    return places() - std::ssize(free_places_);
+  [[nodiscard]] std::int64_t places_used() const noexcept;
+  /// Places that place_for() gave out and that neither insert() nor give_back() has had since.
+  [[nodiscard]] std::int64_t places_lent() const noexcept {
+    return places() - places_used() - std::ssize(free_places_);
   }
   /// Pages that nobody else holds.
   [[nodiscard]] std::int64_t pages_alone() const;

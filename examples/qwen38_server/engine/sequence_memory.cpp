@@ -74,6 +74,7 @@ sequence_memory::counts sequence_memory::get_counts() const {
   out.pages_reserved = pool_.size() - pool_.free() - out.pages_cached;
   out.places = cache_.places();
   out.places_used = cache_.places_used();
+  out.places_lent = cache_.places_lent();
   return out;
 }
 

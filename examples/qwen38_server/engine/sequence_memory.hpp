@@ -59,6 +59,7 @@ class sequence_memory {
     std::int64_t pages_cached = 0;    ///< held by the cache alone
     std::int64_t places = 0;
     std::int64_t places_used = 0;
+    std::int64_t places_lent = 0;  ///< neither remembered nor forgotten yet
   };
   [[nodiscard]] counts get_counts() const;
 

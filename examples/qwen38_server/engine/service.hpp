@@ -20,11 +20,12 @@ class service {
     bool draining = false;  ///< drain() was called: what runs or waits goes on, nothing is added
     /// When to come back after a refusal: an estimate from the work in hand, at least 1.
     std::int64_t retry_after_s = 1;
-    std::size_t kv_pages = 0;           ///< of 64 tokens, over all layers
-    std::size_t kv_pages_reserved = 0;  ///< by requests that run
-    std::size_t kv_pages_cached = 0;    ///< held by the prefix cache alone
-    std::size_t snapshots = 0;          ///< places for recurrent state on chunk borders
-    std::size_t snapshots_used = 0;
+    std::size_t kv_pages = 0;            ///< of 64 tokens, over all layers
+    std::size_t kv_pages_reserved = 0;   ///< by requests that run
+    std::size_t kv_pages_cached = 0;     ///< held by the prefix cache alone
+    std::size_t snapshots = 0;           ///< places for recurrent state on chunk borders
+    std::size_t snapshots_used = 0;      ///< that hold a state
+    std::size_t snapshots_reserved = 0;  ///< about to: none between turns
     /// Turns of the loop that have ended: grows as long as requests run or wait, unless the engine
     /// is stuck. Never shrinks.
     std::uint64_t turns = 0;

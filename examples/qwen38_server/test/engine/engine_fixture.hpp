@@ -113,6 +113,7 @@ inline void expect_idle(engine const& driven) {
   EXPECT_EQ(now.kv_pages_reserved, 0U);
   EXPECT_EQ(now.kv_pages_cached == 0, now.snapshots_used == 0);
   EXPECT_LE(now.snapshots_used, now.snapshots);
+  EXPECT_EQ(now.snapshots_reserved, 0U);
 }
 
 /// Submits all at once to an engine on this model and runs it until nothing is left.

@@ -150,9 +150,11 @@ TEST(prefix_cache, a_place_given_back_can_be_taken_again) {
   store s(1);
   auto const place = s.cache.place_for(counted(4));
   ASSERT_TRUE(place);
-  EXPECT_EQ(s.cache.places_used(), 1);
+  EXPECT_EQ(s.cache.places_lent(), 1);
+  EXPECT_EQ(s.cache.places_used(), 0);
   EXPECT_FALSE(s.cache.place_for(counted(8))) << "taken, but nothing to give up yet";
   s.cache.give_back(*place);
+  EXPECT_EQ(s.cache.places_lent(), 0);
   EXPECT_TRUE(s.add(counted(8)));
 }
 

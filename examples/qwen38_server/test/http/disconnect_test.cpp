@@ -195,6 +195,7 @@ TEST(disconnect, w6_a_thousand_at_random_moments_leave_nothing_behind) {
                     << " waiting, " << left.kv_pages_reserved << " pages, " << served.connections()
                     << " connections";
   EXPECT_FALSE(left.failed);
+  EXPECT_EQ(left.snapshots_reserved, 0U) << "seed " << seed;
   EXPECT_LE(left.snapshots_used, left.snapshots);
   EXPECT_GT(left.kv_pages_cached, 0U) << "seed " << seed << ": no prompt was kept";
   for (auto const& count : counts) EXPECT_GT(count, 50) << "seed " << seed;
