@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <qpn/packed_weight.hpp>
 
@@ -221,20 +222,32 @@ TEST(sharded_loading, nvfp4_fp8_and_dense_slices_are_those_of_the_whole_bit_by_b
   expect_slices(tiny_directory, 2);
 }
 
-TEST(sharded_loading, fp8_slices_keep_the_scales_of_their_channels) {
-  checkpoint_fixture f = checkpoint::test::read_checkpoint(tiny_directory);
-  int channels = 0;
+/// Replaces the scale of every FP8 weight by a table of the shape that its own shape gives, no two
+/// elements alike; how many elements there are.
+int replace_fp8_scales(
+    checkpoint_fixture& f, std::string const& suffix,
+    std::function<std::vector<std::int64_t>(std::vector<std::int64_t> const&)> const& table_of) {
+  int count = 0;
   for (auto const& [name, tensor] : std::map(f.tensors)) {
     if (tensor.dtype != checkpoint::storage_dtype::f8_e4m3 || !name.ends_with(".weight")) continue;
-    std::string const scale = name + "_scale";
-    std::int64_t const n = tensor.shape[0];
-    f.add_filled(scale, checkpoint::storage_dtype::f32, {n, 1}, 0.0F);
-    for (std::int64_t r = 0; r < n; ++r, ++channels) {
-      float const value = 0.001F + 1e-6F * static_cast<float>(channels);  // no two alike
-      std::memcpy(f.tensors.at(scale).bytes.data() + 4 * r, &value, sizeof value);
+    f.erase(name + "_scale");
+    std::vector<std::int64_t> const shape = table_of(tensor.shape);
+    f.add_filled(name + suffix, checkpoint::storage_dtype::f32, shape, 0.0F);
+    for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i, ++count) {
+      float const value = 0.001F + 1e-6F * static_cast<float>(count);
+      std::memcpy(f.tensors.at(name + suffix).bytes.data() + 4 * i, &value, sizeof value);
     }
   }
-  ASSERT_GT(channels, 5000);
+  return count;
+}
+
+TEST(sharded_loading, fp8_slices_keep_the_scales_of_their_channels) {
+  checkpoint_fixture f = checkpoint::test::read_checkpoint(tiny_directory);
+  ASSERT_GT(replace_fp8_scales(f, "_scale",
+                               [](auto const& shape) {
+                                 return std::vector<std::int64_t>{shape[0], 1};
+                               }),
+            5000);
   temp_directory const dir;
   f.write(dir.path());
   expect_slices(dir.path(), 2);
@@ -242,20 +255,12 @@ TEST(sharded_loading, fp8_slices_keep_the_scales_of_their_channels) {
 
 TEST(sharded_loading, fp8_slices_keep_the_scales_of_their_blocks) {
   checkpoint_fixture f = checkpoint::test::read_checkpoint(tiny_directory);
-  int blocks = 0;
-  for (auto const& [name, tensor] : std::map(f.tensors)) {
-    if (tensor.dtype != checkpoint::storage_dtype::f8_e4m3 || !name.ends_with(".weight")) continue;
-    f.erase(name + "_scale");
-    std::string const scale = name + "_scale_inv";
-    std::int64_t const lines = (tensor.shape[0] + 127) / 128;
-    std::int64_t const columns = (tensor.shape[1] + 127) / 128;
-    f.add_filled(scale, checkpoint::storage_dtype::f32, {lines, columns}, 0.0F);
-    for (std::int64_t i = 0; i < lines * columns; ++i, ++blocks) {
-      float const value = 0.001F + 1e-5F * static_cast<float>(blocks);  // no two alike
-      std::memcpy(f.tensors.at(scale).bytes.data() + 4 * i, &value, sizeof value);
-    }
-  }
-  ASSERT_GT(blocks, 50);
+  ASSERT_GT(replace_fp8_scales(
+                f, "_scale_inv",
+                [](auto const& shape) {
+                  return std::vector<std::int64_t>{(shape[0] + 127) / 128, (shape[1] + 127) / 128};
+                }),
+            50);
   temp_directory const dir;
   f.write(dir.path());
   expect_slices(dir.path(), 2);
