@@ -191,8 +191,7 @@ void read_fp8(repository const& tensors, tensor_view const& weight, linear_view&
   refuse_other_scales(tensors, module, weight, {suffix, ".input_scale"});
   tensor_view const& scale = require_scale(tensors, module, suffix, weight);
   require_form(module, weight, storage_dtype::f8_e4m3, {linear.n, linear.k});
-  std::vector<std::int64_t> const blocks = {(linear.n + qpn::scale_block - 1) / qpn::scale_block,
-                                            (linear.k + qpn::scale_block - 1) / qpn::scale_block};
+  std::vector<std::int64_t> const blocks = {scale_blocks_in(linear.n), scale_blocks_in(linear.k)};
   bool const is_number = scale.dtype == storage_dtype::f32 || scale.dtype == storage_dtype::bf16;
   bool const is_tensor = !by_inverse && scale.element_count() == 1;
   bool const is_channel = !by_inverse && (scale.shape == std::vector<std::int64_t>{linear.n, 1} ||

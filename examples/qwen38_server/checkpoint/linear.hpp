@@ -37,6 +37,11 @@ inline constexpr std::size_t quant_class_count = 6;
   return "unknown";
 }
 
+/// Blocks of scale mode block along n or k, the last one cut where it must be.
+[[nodiscard]] constexpr std::int64_t scale_blocks_in(std::int64_t extent) noexcept {
+  return (extent + qpn::scale_block - 1) / qpn::scale_block;
+}
+
 /// A linear layer's tensors, checked. Points into the mapped file; empty spans in a headers-only
 /// repository.
 struct linear_view {

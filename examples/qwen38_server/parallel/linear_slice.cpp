@@ -11,6 +11,8 @@
 namespace qwen38::parallel {
 namespace {
 
+using checkpoint::scale_blocks_in;
+
 /// The same columns of every row of a row-major table [n, k], one row after the other; columns must
 /// begin and end on whole bytes.
 std::unique_ptr<std::byte[]> copy_columns(std::span<std::byte const> table, std::int64_t n,
@@ -26,10 +28,6 @@ std::unique_ptr<std::byte[]> copy_columns(std::span<std::byte const> table, std:
   return copy;
 }
 
-std::int64_t blocks_of(std::int64_t extent) {
-  return (extent + qpn::scale_block - 1) / qpn::scale_block;
-}
-
 /// The grid's columns that belong to these columns of the linear.
 std::vector<float> cut_scale_blocks(checkpoint::linear_view const& linear, index_range columns) {
   if (columns.first % qpn::scale_block != 0) {
@@ -38,12 +36,12 @@ std::vector<float> cut_scale_blocks(checkpoint::linear_view const& linear, index
                     std::to_string(columns.first) +
                     ", inside a 128x128 block of FP8 scales: a multiple of 128 is expected");
   }
-  std::int64_t const stored = blocks_of(linear.k);
+  std::int64_t const stored = scale_blocks_in(linear.k);
   std::int64_t const first = columns.first / qpn::scale_block;
   std::vector<float> cut;
-  for (std::int64_t line = 0; line < blocks_of(linear.n); ++line) {
+  for (std::int64_t line = 0; line < scale_blocks_in(linear.n); ++line) {
     auto const begin = linear.scale_blocks.begin() + line * stored + first;
-    cut.insert(cut.end(), begin, begin + blocks_of(columns.count));
+    cut.insert(cut.end(), begin, begin + scale_blocks_in(columns.count));
   }
   return cut;
 }
@@ -94,8 +92,8 @@ linear_slice slice_linear(checkpoint::linear_view const& linear, tensor_slice co
       part.block_scales = row_of(whole.block_scales, linear.block_scales.size(), rows.first);
       if (whole.channel_scales != nullptr) part.channel_scales = whole.channel_scales + rows.first;
       if (whole.scale_blocks != nullptr) {
-        part.scale_blocks =
-            whole.scale_blocks + rows.first / qpn::scale_block * blocks_of(slice.columns.count);
+        part.scale_blocks = whole.scale_blocks +
+                            rows.first / qpn::scale_block * scale_blocks_in(slice.columns.count);
       }
       result.parts.push_back(part);
     }

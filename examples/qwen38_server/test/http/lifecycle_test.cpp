@@ -95,12 +95,9 @@ TEST(draining, answers_go_on_and_new_requests_get_503) {
   raw_client stream(served.port());
   raw_client plain(served.port());
   raw_client idle(served.port());
-  stream.send(post(chat_path, stream_body));
-  plain.send(post(chat_path, chat_body));
+  ASSERT_TRUE(both_run(served, stream, plain));
   idle.send(get("/health"));
   EXPECT_EQ(idle.read_reply().headers.at("connection"), "keep-alive");
-  ASSERT_NE(stream.read_until("more "), "");
-  ASSERT_TRUE(served.engine.wait_until_jobs(2, 10s));
 
   served.server.drain();
   int health = 0;
@@ -138,10 +135,7 @@ TEST(draining, ends_what_is_not_done_in_time_with_an_error) {
   running_server served(endless_answer, wanted);
   raw_client stream(served.port());
   raw_client plain(served.port());
-  stream.send(post(chat_path, stream_body));
-  plain.send(post(chat_path, chat_body));
-  ASSERT_NE(stream.read_until("more "), "");
-  ASSERT_TRUE(served.engine.wait_until_jobs(2, 10s));
+  ASSERT_TRUE(both_run(served, stream, plain));
   served.server.drain();
   auto const rest = stream.read_to_end();
   EXPECT_NE(rest.find("data: {\"error\":"), std::string::npos);

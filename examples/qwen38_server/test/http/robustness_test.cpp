@@ -315,10 +315,7 @@ TEST(stopping, tells_streams_and_plain_requests_and_returns) {
   raw_client idle(served.port());
   raw_client stream(served.port());
   raw_client plain(served.port());
-  stream.send(post(chat_path, stream_body));
-  plain.send(post(chat_path, chat_body));
-  ASSERT_NE(stream.read_until("more "), "");
-  ASSERT_TRUE(served.engine.wait_until_jobs(2, 10s));
+  ASSERT_TRUE(both_run(served, stream, plain));
   served.stop();
   EXPECT_NE(stream.read_to_end().find("data: {\"error\":"), std::string::npos);
   EXPECT_EQ(plain.read_reply().status, 503);

@@ -80,4 +80,12 @@ inline std::string const chat_body = R"({"messages":[{"role":"user","content":"h
 inline std::string const stream_body =
     R"({"stream":true,"messages":[{"role":"user","content":"hi"}]})";
 
+/// Sends a streamed and a plain request, answered with endless pieces "more ": whether both run.
+[[nodiscard]] inline bool both_run(running_server& served, raw_client& stream, raw_client& plain) {
+  stream.send(post(chat_path, stream_body));
+  plain.send(post(chat_path, chat_body));
+  return !stream.read_until("more ").empty() &&
+         served.engine.wait_until_jobs(2, std::chrono::seconds(10));
+}
+
 }  // namespace qwen38::test
