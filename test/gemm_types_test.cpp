@@ -143,20 +143,7 @@ TEST(gemm_plan, halves_the_columns_for_silu_gate) {
   EXPECT_EQ(columns_of_y(plan_of<nvfp4>(nvfp4_layout(128), problem)), 64);
 }
 
-// Routes and the census.
-
-TEST(gemm_route, is_named_for_every_kernel) {
-  char const* const names[gemm_kernel_count] = {"sm70/nvfp4/mt1", "sm70/nvfp4/mt2", "sm70/fp8/mt1",
-                                                "sm70/fp8/mt2",   "sm70/f16/mt1",   "sm70/f16/mt2",
-                                                "sm70/bf16/mt1",  "sm70/bf16/mt2"};
-  for (int i = 0; i < gemm_kernel_count; ++i) {
-    auto const kernel = static_cast<gemm_kernel_id>(i);
-    EXPECT_STREQ(route_name({kernel, false}), names[i]);
-    EXPECT_EQ(route_name({kernel, true}), std::string(names[i]) + "/emulated");
-  }
-  EXPECT_STREQ(route_name({static_cast<gemm_kernel_id>(gemm_kernel_count), false}),
-               "unknown route");
-}
+// Routes.
 
 template <class Format>
 std::string name_of(gemm_plan<Format> const& plan, std::int64_t m) {
@@ -185,22 +172,6 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   };
   EXPECT_EQ(name_of(dense(dtype::bf16), 1), "sm70/bf16/mt1");
   EXPECT_EQ(name_of(dense(dtype::f16), 9), "sm70/f16/mt2");
-}
-
-TEST(gemm_census, counts_each_route_on_its_own) {
-  gemm_census census;
-  for (int i = 0; i < gemm_kernel_count; ++i) {
-    for (int times = 0; times <= i; ++times) {
-      census.count({static_cast<gemm_kernel_id>(i), false});
-      census.count({static_cast<gemm_kernel_id>(i), true});
-      census.count({static_cast<gemm_kernel_id>(i), true});
-    }
-  }
-  for (int i = 0; i < gemm_kernel_count; ++i) {
-    auto const launches = static_cast<std::uint64_t>(i + 1);
-    EXPECT_EQ(census.launches({static_cast<gemm_kernel_id>(i), false}), launches);
-    EXPECT_EQ(census.launches({static_cast<gemm_kernel_id>(i), true}), 2 * launches);
-  }
 }
 
 // What check_gemm asks of a call. Addresses are never followed, so any numbers do.

@@ -109,8 +109,8 @@ int main() {
     different += replayed != plain ? 1 : 0;
   }
   // The census counts launches by the host: the plain ones and, once, those in the graph.
-  for (int i = 0; i < 2 * qpn::gemm_kernel_count; ++i) {
-    qpn::gemm_route const route{static_cast<qpn::gemm_kernel_id>(i / 2), i % 2 != 0};
+  for (int i = 0; i < qpn::gemm_route_count; ++i) {
+    qpn::gemm_route const route = qpn::route_at(i);
     auto const launches = static_cast<unsigned long long>(census.launches(route));
     if (launches != 0) std::printf("%s: %llu launches\n", qpn::route_name(route), launches);
   }

@@ -11,12 +11,13 @@
 #include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
+#include "qpn/gemm_route.hpp"
 #include "qpn/packed_weight.hpp"
 #include "qpn/status.hpp"
 #include "qpn/workspace.hpp"
 
-// What a caller of qpn::gemm holds: plans, arguments, routes and the census. Host code without
-// CUDA; the launch is in gemm.cuh.
+// What a caller of qpn::gemm holds: plans and arguments. Host code without CUDA; the launch is in
+// gemm.cuh.
 
 namespace qpn {
 
@@ -37,57 +38,6 @@ struct gemm_problem {
          a.argmax == b.argmax;
 }
 
-/// The kernel that a call runs.
-enum class gemm_kernel_id : std::uint8_t {
-  sm70_nvfp4_mt1,
-  sm70_nvfp4_mt2,
-  sm70_fp8_mt1,
-  sm70_fp8_mt2,
-  sm70_f16_mt1,
-  sm70_f16_mt2,
-  sm70_bf16_mt1,
-  sm70_bf16_mt2,
-};
-inline constexpr int gemm_kernel_count = 8;
-
-struct gemm_route {
-  gemm_kernel_id kernel = gemm_kernel_id::sm70_nvfp4_mt1;
-  bool emulated = false;  ///< the device lacks the kernel's matrix instruction
-};
-
-/// "sm70/nvfp4/mt2", or "sm70/nvfp4/mt2/emulated".
-[[nodiscard]] constexpr char const* route_name(gemm_route route) noexcept {
-  bool const emulated = route.emulated;
-  switch (route.kernel) {
-    case gemm_kernel_id::sm70_nvfp4_mt1:
-      return emulated ? "sm70/nvfp4/mt1/emulated" : "sm70/nvfp4/mt1";
-    case gemm_kernel_id::sm70_nvfp4_mt2:
-      return emulated ? "sm70/nvfp4/mt2/emulated" : "sm70/nvfp4/mt2";
-    case gemm_kernel_id::sm70_fp8_mt1: return emulated ? "sm70/fp8/mt1/emulated" : "sm70/fp8/mt1";
-    case gemm_kernel_id::sm70_fp8_mt2: return emulated ? "sm70/fp8/mt2/emulated" : "sm70/fp8/mt2";
-    case gemm_kernel_id::sm70_f16_mt1: return emulated ? "sm70/f16/mt1/emulated" : "sm70/f16/mt1";
-    case gemm_kernel_id::sm70_f16_mt2: return emulated ? "sm70/f16/mt2/emulated" : "sm70/f16/mt2";
-    case gemm_kernel_id::sm70_bf16_mt1:
-      return emulated ? "sm70/bf16/mt1/emulated" : "sm70/bf16/mt1";
-    case gemm_kernel_id::sm70_bf16_mt2:
-      return emulated ? "sm70/bf16/mt2/emulated" : "sm70/bf16/mt2";
-  }
-  return "unknown route";
-}
-
-/// Counts launches by route. Not synchronised: one census for each host thread that launches.
-struct gemm_census {
-  std::uint64_t native[gemm_kernel_count] = {};
-  std::uint64_t emulated[gemm_kernel_count] = {};
-
-  constexpr void count(gemm_route route) noexcept {
-    ++(route.emulated ? emulated : native)[static_cast<int>(route.kernel)];
-  }
-  [[nodiscard]] constexpr std::uint64_t launches(gemm_route route) const noexcept {
-    return (route.emulated ? emulated : native)[static_cast<int>(route.kernel)];
-  }
-};
-
 /// How calls of one problem run on one weight's layout and one device. Made by make_gemm_plan; a
 /// plain value.
 template <class Format>
@@ -103,11 +53,8 @@ struct gemm_plan {
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  int const base = Format::id == format_id::nvfp4        ? 0
-                   : Format::id == format_id::fp8        ? 2
-                   : plan.layout.code_type == dtype::f16 ? 4
-                                                         : 6;
-  return {static_cast<gemm_kernel_id>(base + (m > 8 ? 1 : 0)), plan.emulated};
+  return {gemm_arch::sm70, operand_of(plan.layout.code_type),
+          m > 8 ? gemm_method::mt2 : gemm_method::mt1, plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
