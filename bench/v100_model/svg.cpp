@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/svg.hpp"
 #include "comparisons.hpp"
 #include "constants.hpp"
 #include "report.hpp"
@@ -6,6 +7,9 @@
 namespace qpn::bench::v100 {
 
 namespace {
+
+using svg::rectangle;
+using svg::text_at;
 
 constexpr double left = 210;
 constexpr double top = 70;
@@ -16,17 +20,6 @@ constexpr double largest_gb_s = 900;
 
 double x_of(double gb_s) {
   return left + plot_width * gb_s / largest_gb_s;
-}
-
-std::string text_at(double x, double y, char const* anchor, std::string const& words,
-                    char const* fill = "#222222") {
-  return "<text x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" text-anchor=\"" + anchor +
-         "\" fill=\"" + fill + "\">" + words + "</text>\n";
-}
-
-std::string rectangle(double x, double y, double width, double height, char const* fill) {
-  return "<rect x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" width=\"" + fixed(width, 1) +
-         "\" height=\"" + fixed(height, 1) + "\" fill=\"" + fill + "\"/>\n";
 }
 
 }  // namespace
@@ -57,16 +50,14 @@ std::string svg_of(std::vector<model_row> const& rows) {
     axis += rectangle(x_of(gb_s), top - 6, 0.5, y - top + 6, "#bbbbbb");
     axis += text_at(x_of(gb_s), y + 16, "middle", std::to_string(gb_s));
   }
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + fixed(width, 0) + "\" height=\"" +
-         fixed(height, 0) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +
-         rectangle(0, 0, width, height, "#ffffff") +
-         text_at(20, 24, "start", "GB/s of packed weights on a V100-SXM2: modelled, not measured") +
-         text_at(
-             20, 44, "start",
-             "Red: the modelled read of the same bytes. Black: the predecessor, measured, where "
-             "published. Read ceiling: " +
-                 fixed(read_gb_s.value, 0) + " GB/s") +
-         axis + bars + "</svg>\n";
+  return svg::document(
+      width, height,
+      text_at(20, 24, "start", "GB/s of packed weights on a V100-SXM2: modelled, not measured") +
+          text_at(20, 44, "start",
+                  "Red: the modelled read of the same bytes. Black: the predecessor, measured, "
+                  "where published. Read ceiling: " +
+                      fixed(read_gb_s.value, 0) + " GB/s") +
+          axis + bars);
 }
 
 }  // namespace qpn::bench::v100
