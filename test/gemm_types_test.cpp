@@ -70,7 +70,7 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
     EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::unsupported_format);
   }
   problem = {};
-  for (std::int64_t max_m : {std::int64_t{-1}, gemm_max_m + 1}) {
+  for (std::int64_t max_m : {std::int64_t{-1}, gemm_wide_max_m + 1}) {
     problem.max_m = max_m;
     EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
   }
@@ -79,6 +79,12 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
   EXPECT_EQ(refuse_plan(nvfp4_layout(96), problem), status_code::invalid_shape);
   problem.argmax = true;
   EXPECT_EQ(refuse_plan(nvfp4_layout(128), problem), status_code::invalid_shape);
+  problem = {};
+  problem.argmax = true;
+  problem.max_m = gemm_max_m + 1;
+  EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
+  problem.max_m = gemm_max_m;
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(), problem).panel_rows, 0);
   device_info old = volta_v100();
   old.compute_capability = 61;
   EXPECT_EQ(refuse_plan(nvfp4_layout(), {}, old), status_code::unsupported_arch);
@@ -98,6 +104,67 @@ TEST(gemm_plan, takes_every_y_type_and_every_number_of_rows) {
       EXPECT_LT(plan.workspace_zero_bytes, plan.workspace_bytes);
     }
   }
+}
+
+TEST(gemm_plan, refuses_many_rows_of_weights_that_are_too_large) {
+  gemm_problem problem;
+  problem.max_m = gemm_max_m + 1;
+  std::int64_t const longest = (std::int64_t{1} << 31) - 16;
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(64, longest), problem).panel_rows, 0);
+  EXPECT_EQ(refuse_plan(nvfp4_layout(64, longest + 16), problem), status_code::invalid_shape);
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(64, longest + 16)).panel_rows, 0) << "few rows may";
+  // 2^24 + 1 blocks of rows by 127 and 128 of columns.
+  problem.max_m = gemm_wide_max_m;
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(126 * 256, 64), problem).panel_rows, 0);
+  EXPECT_EQ(refuse_plan(nvfp4_layout(127 * 256, 64), problem), status_code::invalid_shape);
+}
+
+TEST(gemm_plan, has_panels_where_the_caller_offers_bytes_and_calls_can_use_them) {
+  packed_layout const layout = nvfp4_layout(640, 4096);
+  gemm_problem problem;
+  problem.max_m = 3000;
+  problem.dense_bytes = dense_panel_bytes(layout, 3000, 320);
+  gemm_plan<nvfp4> plan = plan_of<nvfp4>(layout, problem);
+  EXPECT_EQ(plan.panel_rows, 320);
+  EXPECT_EQ(plan.dense_min_m, 2048) << "of Volta";
+  EXPECT_EQ(plan.workspace_bytes, plan.workspace_zero_bytes + problem.dense_bytes);
+  EXPECT_GE(plan.workspace_bytes, plan_of<nvfp4>(layout).workspace_bytes);
+  EXPECT_FALSE(uses_panels(plan, 2047));
+  EXPECT_TRUE(uses_panels(plan, 2048));
+
+  problem.dense_bytes = dense_panel_bytes(layout, 3000, 1) - 1;
+  EXPECT_EQ(refuse_plan(layout, problem), status_code::workspace_too_small);
+  problem.dense_bytes = 0;
+  EXPECT_FALSE(uses_panels(plan_of<nvfp4>(layout, problem), 3000));
+  problem.dense_bytes = 1;  // no call can use it, so it need not be enough
+  problem.max_m = 2047;
+  plan = plan_of<nvfp4>(layout, problem);
+  EXPECT_EQ(plan.panel_rows, 0);
+  EXPECT_FALSE(uses_panels(plan, 2047));
+
+  problem.dense_bytes = dense_panel_bytes(layout, 2047, 640);
+  problem.dense_min_m = 300;
+  plan = plan_of<nvfp4>(layout, problem);
+  EXPECT_FALSE(uses_panels(plan, 299));
+  EXPECT_TRUE(uses_panels(plan, 300));
+  problem.dense_min_m = gemm_max_m;
+  EXPECT_EQ(refuse_plan(layout, problem), status_code::invalid_shape) << "promised bits";
+
+  device_info emulated = volta_v100();
+  emulated.compute_capability = 90;
+  problem.dense_min_m = 0;
+  ASSERT_TRUE(make_gemm_plan(layout, problem, emulated, plan).ok());
+  EXPECT_TRUE(uses_panels(plan, gemm_max_m + 1)) << "any GEMM is faster than an emulated one";
+  EXPECT_FALSE(uses_panels(plan, gemm_max_m));
+}
+
+TEST(gemm_plan, keeps_the_workspace_of_few_rows_for_many) {
+  gemm_problem problem;
+  problem.max_m = 5000;
+  gemm_plan<nvfp4> const many = plan_of<nvfp4>(nvfp4_layout(), problem);
+  gemm_plan<nvfp4> const few = plan_of<nvfp4>(nvfp4_layout());
+  EXPECT_EQ(many.workspace_bytes, few.workspace_bytes);
+  EXPECT_EQ(many.workspace_zero_bytes, few.workspace_zero_bytes);
 }
 
 TEST(gemm_plan, is_emulated_where_the_instruction_is) {
@@ -155,6 +222,28 @@ TEST(gemm_route, takes_a_second_row_tile_beyond_eight_rows) {
   for (std::int64_t m = 1; m <= 16; ++m) {
     EXPECT_EQ(name_of(plan, m), m <= 8 ? "sm70/nvfp4/mt1" : "sm70/nvfp4/mt2") << "m " << m;
   }
+}
+
+TEST(gemm_route, is_wide_beyond_the_narrow_kernels_and_dense_where_the_plan_has_panels) {
+  gemm_problem problem;
+  problem.max_m = 4096;
+  gemm_plan<nvfp4> const fused = plan_of<nvfp4>(nvfp4_layout(), problem);
+  EXPECT_EQ(name_of(fused, gemm_max_m + 1), "sm70/nvfp4/wide");
+  EXPECT_EQ(name_of(fused, 4096), "sm70/nvfp4/wide");
+  problem.dense_bytes = std::size_t{1} << 30;
+  gemm_plan<nvfp4> const dense = plan_of<nvfp4>(nvfp4_layout(), problem);
+  EXPECT_EQ(name_of(dense, 8), "sm70/nvfp4/mt1");
+  EXPECT_EQ(name_of(dense, 2047), "sm70/nvfp4/wide");
+  EXPECT_EQ(name_of(dense, 2048), "sm70/nvfp4/dense");
+  device_info emulated = volta_v100();
+  emulated.compute_capability = 90;
+  gemm_plan<nvfp4> plan;
+  ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, emulated, plan).ok());
+  EXPECT_EQ(name_of(plan, 8), "sm70/nvfp4/mt1/emulated");
+  EXPECT_EQ(name_of(plan, gemm_max_m + 1), "sm70/nvfp4/dense") << "panels emulate nothing";
+  problem.dense_bytes = 0;
+  ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, emulated, plan).ok());
+  EXPECT_EQ(name_of(plan, gemm_max_m + 1), "sm70/nvfp4/wide/emulated");
 }
 
 TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {

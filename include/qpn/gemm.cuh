@@ -5,6 +5,8 @@
 
 #include "qpn/arch/sm70/gemm_kernel.cuh"
 #include "qpn/arch/sm70/gemm_params.hpp"
+#include "qpn/arch/sm70/gemm_wide_kernel.cuh"
+#include "qpn/arch/sm70/gemm_wide_params.hpp"
 #include "qpn/detail/launch.cuh"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
@@ -28,10 +30,25 @@ template <class Operand, int RowTiles, class Format>
                              sm70::shared_layout<Operand, RowTiles>::bytes, stream, params));
 }
 
+template <class Operand, int RowTiles, class Format>
+[[nodiscard]] static status launch_gemm_wide(gemm_plan<Format> const& plan, gemm_args const& args,
+                                             cudaStream_t stream) noexcept {
+  sm70::gemm_wide_params const params = sm70::make_gemm_wide_params<Operand, RowTiles>(plan, args);
+  return gemm_outcome(launch(&sm70::gemm_wide_kernel<Operand, RowTiles>,
+                             static_cast<unsigned>(sm70::wide_ctas(plan.layout, args.m, RowTiles)),
+                             sm70::wide_threads, sm70::wide_shared<RowTiles>::bytes, stream,
+                             params));
+}
+
 template <class Operand, class Format>
 [[nodiscard]] static status launch_row_tiles(gemm_plan<Format> const& plan, gemm_args const& args,
                                              workspace_view workspace,
                                              cudaStream_t stream) noexcept {
+  if (args.m > gemm_max_m) {
+    return sm70::wide_row_tiles(plan, args.m) == 8
+               ? launch_gemm_wide<Operand, 8>(plan, args, stream)
+               : launch_gemm_wide<Operand, 4>(plan, args, stream);
+  }
   return args.m > sm70::tile_m ? launch_gemm<Operand, 2>(plan, args, workspace, stream)
                                : launch_gemm<Operand, 1>(plan, args, workspace, stream);
 }
@@ -70,20 +87,29 @@ template <class Format>
 /// and neither x nor the weight.
 ///
 /// Bits: a row of y depends on that row of x (and of the residual) and on the weight and its layout
-/// only; not on m, on the row's place, on other rows, or on timing. NaN and infinities in x spread
-/// to their row alone.
+/// only; not on the row's place, on other rows, or on timing; and not on m as long as m stays on
+/// one side of gemm_max_m. Beyond it another kernel adds in another order. NaN and infinities in x
+/// spread to their row alone.
+///
+/// Where m is above gemm_max_m the workspace must be as large, and is not used. Calls that the plan
+/// sends through dequantised panels (gemm_problem::dense_bytes) are for gemm_dense.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
 /// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls
 /// of one plan, one after another; with zero_bytes from workspace_needs, of several plans.
 /// @return ok with nothing launched where m is 0; as detail::check_gemm: invalid_shape,
-///         invalid_value, misaligned, workspace_too_small; not_compiled_for_arch; launch_failed
+///         invalid_value, misaligned, workspace_too_small; invalid_value where the plan's route of
+///         m is dense; not_compiled_for_arch; launch_failed
 template <class Format>
 [[nodiscard]] static status gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                  workspace_view workspace, cudaStream_t stream) noexcept {
   using detail::sm70::weight_operand;
   status const checked = detail::check_gemm(plan, args, workspace);
   if (!checked.ok() || args.m == 0) return checked;
+  if (uses_panels(plan, args.m)) {
+    return {status_code::invalid_value, 0,
+            "gemm: the plan sends so many rows through dequantised panels, call gemm_dense"};
+  }
   status launched;
   if constexpr (Format::id == format_id::nvfp4) {
     launched =

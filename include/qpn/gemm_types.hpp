@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "qpn/detail/alignment.hpp"
+#include "qpn/detail/dense_panels.hpp"
 #include "qpn/detail/epilogue.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/device_info.hpp"
@@ -21,21 +22,30 @@
 
 namespace qpn {
 
-/// Rows of x that one launch takes.
+/// Rows of x up to which a row's bits depend neither on m nor on its place: those of the kernels
+/// that read a weight once.
 inline constexpr std::int64_t gemm_max_m = 16;
+
+/// Rows of x that one call takes.
+inline constexpr std::int64_t gemm_wide_max_m = std::int64_t{1} << 30;
 
 /// What is to be computed; with the packed layout it decides the plan.
 struct gemm_problem {
-  std::int64_t max_m = gemm_max_m;  ///< most rows of any call with this plan, 0 to gemm_max_m
+  std::int64_t max_m = gemm_max_m;  ///< most rows of any call with this plan, to gemm_wide_max_m
   dtype y_type = dtype::f16;        ///< f16, bf16 or f32
   activation act = activation::none;
   overflow_policy overflow = overflow_policy::saturate;  ///< of f16 and bf16 results
   bool argmax = false;  ///< calls give the best column of each row; y may then be null
+  /// Of gemm_dense: workspace bytes for panels of dequantised weights, as dense_panel_bytes counts
+  /// them; 0: no panels, the fused kernels take every m.
+  std::size_t dense_bytes = 0;
+  /// Of gemm_dense: rows from which on calls go through panels, above gemm_max_m; 0: by the device.
+  std::int64_t dense_min_m = 0;
 };
 
 [[nodiscard]] constexpr bool operator==(gemm_problem const& a, gemm_problem const& b) noexcept {
   return a.max_m == b.max_m && a.y_type == b.y_type && a.act == b.act && a.overflow == b.overflow &&
-         a.argmax == b.argmax;
+         a.argmax == b.argmax && a.dense_bytes == b.dense_bytes && a.dense_min_m == b.dense_min_m;
 }
 
 /// How calls of one problem run on one weight's layout and one device. Made by make_gemm_plan; a
@@ -45,16 +55,28 @@ struct gemm_plan {
   gemm_problem problem;
   packed_layout layout;
   bool emulated = false;
+  std::int32_t sm_count = 0;     ///< of the device
+  std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
+  std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
   std::size_t workspace_bytes = 0;
   /// The first bytes of the workspace, which init_workspace sets to 0.
   std::size_t workspace_zero_bytes = 0;
 };
 
-/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8.
+/// Whether calls with m rows go through dequantised panels: gemm_dense runs them, gemm does not.
+template <class Format>
+[[nodiscard]] constexpr bool uses_panels(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
+  return plan.panel_rows != 0 && m >= plan.dense_min_m;
+}
+
+/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8. Panels need
+/// no matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return {gemm_arch::sm70, operand_of(plan.layout.code_type),
-          m > 8 ? gemm_method::mt2 : gemm_method::mt1, plan.emulated};
+  gemm_operand const operand = operand_of(plan.layout.code_type);
+  if (uses_panels(plan, m)) return {gemm_arch::sm70, operand, gemm_method::dense, false};
+  if (m > gemm_max_m) return {gemm_arch::sm70, operand, gemm_method::wide, plan.emulated};
+  return {gemm_arch::sm70, operand, m > 8 ? gemm_method::mt2 : gemm_method::mt1, plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -82,9 +104,26 @@ struct gemm_args {
   gemm_census* census = nullptr;       ///< host memory, or null
 };
 
+/// The bytes that panels of `rows` weight rows take in the workspace of calls with up to max_m
+/// rows: what a caller may offer as gemm_problem::dense_bytes. The largest value where they exceed
+/// 64 bits.
+/// @param layout  a valid layout
+/// @param rows    >= 1; counts as the next multiple of 64, and not beyond the weight's rows
+[[nodiscard]] constexpr std::size_t dense_panel_bytes(packed_layout const& layout,
+                                                      std::int64_t max_m,
+                                                      std::int64_t rows) noexcept {
+  std::int64_t const units = ((rows < layout.n ? rows : layout.n) - 1) / detail::panel_unit + 1;
+  std::int64_t bytes = 0;
+  bool const fits = layout.k < (std::int64_t{1} << 31) && max_m <= gemm_wide_max_m &&
+                    detail::checked_multiply(units * detail::panel_unit,
+                                             detail::panel_row_bytes(layout, max_m), bytes);
+  return fits ? static_cast<std::size_t>(bytes) : (std::numeric_limits<std::size_t>::max)();
+}
+
 namespace detail {
 
-/// The workspace of a plan: tickets and keys, which are 0 between launches, then the CTAs' planes.
+/// The workspace of a plan's narrow calls: tickets and keys, which are 0 between launches, then the
+/// CTAs' planes.
 struct gemm_workspace {
   std::uint32_t* tickets;        ///< [tile groups]
   std::uint32_t* argmax_ticket;  ///< [1]
@@ -93,6 +132,11 @@ struct gemm_workspace {
   std::size_t zero_bytes;
   std::size_t bytes;
 };
+
+/// The most rows of a call that the narrow kernels take, and their workspace is for.
+[[nodiscard]] constexpr std::int64_t narrow_max_m(gemm_problem const& problem) noexcept {
+  return problem.max_m < gemm_max_m ? problem.max_m : gemm_max_m;
+}
 
 /// The zero part takes `zero_bytes` where that is more than it needs.
 [[nodiscard]] inline gemm_workspace place_workspace(work_split const& split, std::int64_t max_m,
@@ -109,6 +153,54 @@ struct gemm_workspace {
   placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * 64);
   placed.bytes = cursor.used();
   return placed;
+}
+
+/// Rows from which on panels are taken where the caller offers some. On Volta that is an estimate,
+/// not a measurement: docs/sm70_gemm_wide.md. Where m8n8k4 is emulated any GEMM is faster.
+[[nodiscard]] constexpr std::int64_t default_dense_min_m(bool emulated) noexcept {
+  return emulated ? gemm_max_m + 1 : 2048;
+}
+
+/// What a plan with rows beyond the narrow kernels must keep, and its panels.
+template <class Format>
+[[nodiscard]] status plan_many_rows(gemm_plan<Format>& plan) noexcept {
+  gemm_problem const& problem = plan.problem;
+  packed_layout const& layout = plan.layout;
+  constexpr std::int64_t most_blocks = (std::numeric_limits<std::int32_t>::max)();
+  if (problem.dense_min_m != 0 && problem.dense_min_m <= gemm_max_m) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: dense_min_m must be above gemm_max_m, or 0 for the device's own"};
+  }
+  plan.dense_min_m =
+      problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan.emulated);
+  if (problem.max_m <= gemm_max_m) return {};
+  if (problem.argmax) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: argmax needs max_m to be at most gemm_max_m"};
+  }
+  if (layout.k > most_blocks) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: k must be below 2^31 where max_m is above gemm_max_m"};
+  }
+  if ((problem.max_m / 64 + 1) * (layout.padded_n / 256 + 1) > most_blocks) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: max_m by n are more than 2^31 - 1 blocks of 64 rows by 256 columns"};
+  }
+  if (problem.dense_bytes == 0 || problem.max_m < plan.dense_min_m) return {};
+  plan.panel_rows = choose_panel_rows(layout, problem.max_m, problem.dense_bytes);
+  if (plan.panel_rows == 0) {
+    return {status_code::workspace_too_small, 0,
+            "gemm plan: dense_bytes is less than panels of 64 weight rows take, see "
+            "dense_panel_bytes"};
+  }
+  if (dense_epilogue_blocks(plan.panel_rows / panel_unit, problem.max_m) > most_blocks) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: max_m by the rows of a panel are more than 2^31 - 1 blocks"};
+  }
+  std::size_t const bytes = plan.workspace_zero_bytes +
+                            place_panels(layout, problem.max_m, plan.panel_rows, nullptr).bytes;
+  if (bytes > plan.workspace_bytes) plan.workspace_bytes = bytes;
+  return {};
 }
 
 [[nodiscard]] constexpr bool is_y_type(dtype type) noexcept {
@@ -194,8 +286,11 @@ template <class Format>
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
 /// @return invalid_value: not a valid sm70_quadpair layout; unsupported_format: another format, or
-///         a y_type that is none; invalid_shape: max_m outside 0..16, or silu_gate with n not a
-///         multiple of 64; unsupported_arch: compute capability below 70
+///         a y_type that is none; invalid_shape: max_m outside 0..2^30, argmax with max_m above
+///         gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
+///         silu_gate with n not a multiple of 64, or dense_min_m not above gemm_max_m;
+///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
+///         compute capability below 70
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
@@ -208,8 +303,8 @@ template <class Format>
   if (!detail::is_y_type(problem.y_type)) {
     return {status_code::unsupported_format, 0, "gemm plan: y must be f16, bf16 or f32"};
   }
-  if (problem.max_m < 0 || problem.max_m > gemm_max_m) {
-    return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 16"};
+  if (problem.max_m < 0 || problem.max_m > gemm_wide_max_m) {
+    return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 2^30"};
   }
   if (problem.act == activation::silu_gate && (layout.n % (2 * tile_n) != 0 || problem.argmax)) {
     return {status_code::invalid_shape, 0,
@@ -222,10 +317,12 @@ template <class Format>
   plan.problem = problem;
   plan.layout = layout;
   plan.emulated = device.compute_capability >= 80;
-  detail::gemm_workspace const placed =
-      detail::place_workspace(detail::split_of<Format>(layout), problem.max_m, nullptr, 0);
+  plan.sm_count = device.sm_count;
+  detail::gemm_workspace const placed = detail::place_workspace(
+      detail::split_of<Format>(layout), detail::narrow_max_m(problem), nullptr, 0);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
+  if (status const planned = detail::plan_many_rows(plan); !planned.ok()) return planned;
   out = plan;
   return {};
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gpu/device_memory.hpp"
+#include "gpu/gemm_dense_launch.hpp"
 #include "gpu/gemm_launch.hpp"
 #include "support/published_weight.hpp"
 #include "support/random.hpp"
@@ -83,7 +84,7 @@ class gpu_weight {
   return gpu_weight(published_weight(kind, rows, k, random), sm_count);
 }
 
-/// A plan and its workspace.
+/// A plan and its workspace. Calls are those of gemm_dense where the problem offers panels.
 class gpu_gemm {
  public:
   gpu_gemm(gpu_weight const& weight, gemm_problem const& problem)
@@ -110,7 +111,11 @@ class gpu_gemm {
 
   [[nodiscard]] status launch(gemm_args const& args, cudaStream_t stream) const {
     return std::visit(
-        [&](auto const& plan) { return launch_gemm(plan, args, workspace(), stream); }, plan_);
+        [&](auto const& plan) {
+          return problem_.dense_bytes != 0 ? launch_gemm_dense(plan, args, workspace(), stream)
+                                           : launch_gemm(plan, args, workspace(), stream);
+        },
+        plan_);
   }
 
   /// "sm70/nvfp4/mt2"

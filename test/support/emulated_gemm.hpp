@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <qpn/arch/sm70/gemm_params.hpp>
+#include <qpn/arch/sm70/gemm_wide_params.hpp>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
@@ -41,6 +42,7 @@ class program_lane {
   [[nodiscard]] T load(T const* p) {
     return lane_->load(p);
   }
+  [[nodiscard]] virtual std::uint16_t load(std::uint16_t const* p) { return lane_->load(p); }
   template <class T>
   void store(T* p, T value) {
     lane_->store(p, value);
@@ -131,6 +133,9 @@ struct emulated_call_options {
   std::function<program_lane&(emulated_lane&)> make_lane;
   /// Changes the kernel's parameters, for mutants.
   std::function<void(detail::sm70::gemm_params&)> change_params;
+  std::function<void(detail::sm70::gemm_wide_params&)> change_wide_params;
+  /// Row tiles of the kernel for many rows, which then runs whatever m is; 0: as qpn::gemm chooses.
+  int wide_row_tiles = 0;
 };
 
 /// Buffers and results of one emulated call.
@@ -141,18 +146,15 @@ struct emulated_call {
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
 
-template <class Operand, int RowTiles, class Format>
-emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
-                             workspace_view workspace, emulator_memory& memory,
-                             emulated_call_options const& options) {
-  using shared = detail::sm70::shared_layout<Operand, RowTiles>;
-  detail::sm70::gemm_params params =
-      detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  if (options.change_params) options.change_params(params);
+/// Runs program(lane) on a grid.
+template <class Program>
+emulated_call emulate_program(std::int64_t blocks, int threads, int shared_bytes,
+                              emulator_memory& memory, emulated_call_options const& options,
+                              Program program) {
   emulation_options launch;
-  launch.blocks = params.split.ctas;
-  launch.threads = detail::sm70::threads_per_cta;
-  launch.shared_bytes = shared::bytes;
+  launch.blocks = static_cast<int>(blocks);
+  launch.threads = threads;
+  launch.shared_bytes = shared_bytes;
   launch.seed = options.seed;
   launch.memory = &memory;
   launch.order = options.order;
@@ -160,13 +162,39 @@ emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& arg
   emulated_call call;
   call.report = emulate(launch, [&](emulated_lane& lane) {
     if (options.make_lane) {
-      detail::sm70::gemm_program<Operand, RowTiles>(options.make_lane(lane), params);
+      program(options.make_lane(lane));
     } else {
       program_lane plain(lane);
-      detail::sm70::gemm_program<Operand, RowTiles>(plain, params);
+      program(plain);
     }
   });
   return call;
+}
+
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                             workspace_view workspace, emulator_memory& memory,
+                             emulated_call_options const& options) {
+  detail::sm70::gemm_params params =
+      detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
+  if (options.change_params) options.change_params(params);
+  return emulate_program(
+      params.split.ctas, detail::sm70::threads_per_cta,
+      detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
+      [&](program_lane& lane) { detail::sm70::gemm_program<Operand, RowTiles>(lane, params); });
+}
+
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_wide_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                                  emulator_memory& memory, emulated_call_options const& options) {
+  detail::sm70::gemm_wide_params params =
+      detail::sm70::make_gemm_wide_params<Operand, RowTiles>(plan, args);
+  if (options.change_wide_params) options.change_wide_params(params);
+  return emulate_program(detail::sm70::wide_ctas(plan.layout, args.m, RowTiles),
+                         detail::sm70::wide_threads, detail::sm70::wide_shared<RowTiles>::bytes,
+                         memory, options, [&](program_lane& lane) {
+                           detail::sm70::gemm_wide_program<Operand, RowTiles>(lane, params);
+                         });
 }
 
 /// Runs qpn::gemm's kernel for a checked call on the emulator. Memory regions are registered here:
@@ -222,6 +250,13 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
 
   auto const run = [&](auto operand) {
     using Operand = decltype(operand);
+    int wide = options.wide_row_tiles;
+    if (wide == 0 && args.m > gemm_max_m) wide = detail::sm70::wide_row_tiles(plan, args.m);
+    if (wide != 0) {
+      call = wide == 8 ? emulate_wide_kernel<Operand, 8>(plan, args, memory, options)
+                       : emulate_wide_kernel<Operand, 4>(plan, args, memory, options);
+      return;
+    }
     call = args.m > detail::sm70::tile_m
                ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
                : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "qpn/arch/sm70/gemm_program.hpp"
+#include "qpn/detail/gemm_epilogue.hpp"
 #include "qpn/gemm_types.hpp"
 
 namespace qpn::detail::sm70 {
@@ -23,8 +24,9 @@ template <class Operand, int RowTiles, class Format>
   p.x_lane_step = activation_stage<Operand, RowTiles>::rows_between * args.ldx;
   p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
 
-  gemm_workspace const placed = place_workspace(
-      p.split, plan.problem.max_m, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);
+  gemm_workspace const placed =
+      place_workspace(p.split, narrow_max_m(plan.problem), static_cast<std::byte*>(workspace.data),
+                      workspace.zero_bytes);
   p.planes = placed.planes;
   p.tickets = placed.tickets;
   p.argmax_ticket = placed.argmax_ticket;
@@ -32,24 +34,7 @@ template <class Operand, int RowTiles, class Format>
   p.argmax_ids = args.argmax_ids;
   p.argmax_values = args.argmax_values;
 
-  epilogue_params& e = p.epilogue;
-  e.n = layout.n;
-  e.scales = layout.scale == scale_mode::none
-                 ? nullptr
-                 : reinterpret_cast<float const*>(args.weight.data + layout.scales_offset);
-  e.scale = layout.scale;
-  e.code_scale = bits_float(static_cast<std::uint32_t>(127 - Operand::half_exponent) << 23);
-  e.bias = args.bias;
-  e.residual = args.residual;
-  e.ld_residual = args.ld_residual;
-  e.residual_type = args.residual_type;
-  e.y = args.y;
-  e.ldy = args.ldy;
-  e.y_type = plan.problem.y_type;
-  e.overflow = plan.problem.overflow;
-  e.act = plan.problem.act;
-  e.argmax = plan.problem.argmax;
-  e.argmax_n = args.argmax_n == 0 ? layout.n : args.argmax_n;
+  p.epilogue = make_epilogue_params(plan, args, Operand::half_exponent);
   return p;
 }
 
