@@ -25,12 +25,14 @@ struct bounded {
 
 /// The sums of a weight row with each row of x, scaled, plus bias.
 [[nodiscard]] inline std::vector<bounded> bounded_sums(gpu_weight const& weight,
+                                                       gemm_algorithm algorithm,
                                                        gemm_operands const& operands,
                                                        std::int64_t row) {
   auto const k = static_cast<std::size_t>(weight.layout().k);
   std::vector<double> const w = weight.row(row);
   // A bf16 weight below 2^-25 is rounded to a multiple of 2^-32.
   double const weight_error = weight.layout().code_type == dtype::bf16 ? 0x1p-33 : 0.0;
+  double const roundings = algorithm == gemm_algorithm::simt ? 1.0 : 2.0;
   std::vector<bounded> sums;
   for (std::size_t i = 0; i < static_cast<std::size_t>(operands.m); ++i) {
     double sum = 0.0;
@@ -46,7 +48,7 @@ struct bounded {
                             ? 0.0
                             : static_cast<double>(operands.bias[static_cast<std::size_t>(row)]);
     // Scaling and bias round once each.
-    sums.push_back({sum + bias, 2.0 * static_cast<double>(k) * 0x1p-24 * magnitude +
+    sums.push_back({sum + bias, roundings * static_cast<double>(k) * 0x1p-24 * magnitude +
                                     weight_error * x_magnitude +
                                     0x1p-22 * (std::abs(sum) + std::abs(bias))});
   }
@@ -80,9 +82,10 @@ struct bounded {
   gpu_weight const& weight = gemm.weight();
   bool const gated = gemm.problem().act == activation::silu_gate;
   std::int64_t const row = gated ? j / tile_n * 2 * tile_n + j % tile_n : j;
-  std::vector<bounded> column = bounded_sums(weight, operands, row);
+  gemm_algorithm const algorithm = gemm.problem().algorithm;
+  std::vector<bounded> column = bounded_sums(weight, algorithm, operands, row);
   std::vector<bounded> const up =
-      gated ? bounded_sums(weight, operands, row + tile_n) : std::vector<bounded>();
+      gated ? bounded_sums(weight, algorithm, operands, row + tile_n) : std::vector<bounded>();
   for (std::size_t i = 0; i < column.size(); ++i) {
     if (gated) column[i] = bounded_silu_gate(column[i], up[i]);
     if (!operands.residual.empty()) {

@@ -24,13 +24,14 @@ template <class Operand, int RowTiles, class Format>
   p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
 
   gemm_workspace const placed = place_workspace(
-      p.split, plan.problem.max_m, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);
+      p.split, plan.problem, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);
   p.planes = placed.planes;
   p.tickets = placed.tickets;
-  p.argmax_ticket = placed.argmax_ticket;
-  p.argmax_keys = placed.argmax_keys;
-  p.argmax_ids = args.argmax_ids;
-  p.argmax_values = args.argmax_values;
+  p.candidate_ticket = placed.candidate_ticket;
+  p.best_keys = placed.best_keys;
+  p.candidate_lists = placed.candidate_lists;
+  p.candidate_ids = args.candidate_ids;
+  p.candidate_values = args.candidate_values;
 
   epilogue_params& e = p.epilogue;
   e.n = layout.n;
@@ -48,8 +49,9 @@ template <class Operand, int RowTiles, class Format>
   e.y_type = plan.problem.y_type;
   e.overflow = plan.problem.overflow;
   e.act = plan.problem.act;
-  e.argmax = plan.problem.argmax;
-  e.argmax_n = args.argmax_n == 0 ? layout.n : args.argmax_n;
+  e.candidates = plan.problem.candidates;
+  e.first_id = static_cast<std::uint32_t>(args.first_id);
+  e.eligible_n = std::int64_t{args.id_limit} - args.first_id;
   return p;
 }
 
