@@ -77,10 +77,14 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
   problem = {};
   problem.act = activation::silu_gate;
   EXPECT_EQ(refuse_plan(nvfp4_layout(96), problem), status_code::invalid_shape);
-  problem.argmax = true;
+  problem.candidates = 1;
   EXPECT_EQ(refuse_plan(nvfp4_layout(128), problem), status_code::invalid_shape);
   problem = {};
-  problem.argmax = true;
+  for (int candidates : {-1, max_candidates + 1}) {
+    problem.candidates = candidates;
+    EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_value);
+  }
+  problem.candidates = 1;
   problem.max_m = gemm_max_m + 1;
   EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
   problem.max_m = gemm_max_m;
@@ -88,6 +92,49 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
   device_info old = volta_v100();
   old.compute_capability = 61;
   EXPECT_EQ(refuse_plan(nvfp4_layout(), {}, old), status_code::unsupported_arch);
+}
+
+TEST(gemm_plan, with_simt_is_for_three_rows_and_never_emulated) {
+  gemm_problem problem;
+  problem.algorithm = gemm_algorithm::simt;
+  for (std::int64_t max_m : {gemm_simt_max_m + 1, gemm_max_m}) {
+    problem.max_m = max_m;
+    EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
+  }
+  for (std::int64_t max_m = 0; max_m <= gemm_simt_max_m; ++max_m) {
+    for (int capability : {70, 75, 80, 90}) {
+      problem.max_m = max_m;
+      device_info device = volta_v100();
+      device.compute_capability = capability;
+      gemm_plan<nvfp4> plan;
+      ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, device, plan).ok());
+      EXPECT_FALSE(plan.emulated) << "sm_" << capability;
+      EXPECT_TRUE(plan.problem == problem);
+    }
+  }
+  gemm_problem other = problem;
+  other.algorithm = gemm_algorithm::tensor_core;
+  EXPECT_FALSE(other == problem);
+}
+
+TEST(gemm_plan, lists_more_than_one_candidate_for_sixteen_rows_at_most) {
+  gemm_problem problem;
+  for (int candidates : {1, 2, max_candidates}) {
+    for (std::int64_t max_m : {std::int64_t{0}, std::int64_t{1}, gemm_candidates_max_m}) {
+      problem.candidates = candidates;
+      problem.max_m = max_m;
+      EXPECT_TRUE(plan_of<nvfp4>(nvfp4_layout(), problem).problem == problem);
+    }
+    for (std::int64_t max_m = gemm_candidates_max_m + 1; max_m <= gemm_max_m; ++max_m) {
+      problem.max_m = max_m;
+      gemm_plan<nvfp4> plan;
+      EXPECT_EQ(make_gemm_plan(nvfp4_layout(), problem, volta_v100(), plan).code,
+                candidates == 1 ? status_code::ok : status_code::invalid_shape);
+    }
+  }
+  gemm_problem other = problem;
+  other.candidates = 3;
+  EXPECT_FALSE(other == problem);
 }
 
 TEST(gemm_plan, takes_every_y_type_and_every_number_of_rows) {
@@ -182,21 +229,29 @@ TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
     for (std::int64_t max_m : {0, 8, 9, 16}) {
       gemm_problem problem;
       problem.max_m = max_m;
+      problem.candidates = max_m % 2 == 0 ? 20 : 1;
       gemm_plan<nvfp4> const plan = plan_of<nvfp4>(nvfp4_layout(n, 5120), problem);
       detail::work_split const split = detail::split_of<nvfp4>(plan.layout);
       auto* const base = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
-      detail::gemm_workspace const placed = detail::place_workspace(split, max_m, base, 0);
+      detail::gemm_workspace const placed = detail::place_workspace(split, problem, base, 0);
       std::int64_t const rows = max_m > 8 ? 16 : 8;
       auto const at = [base](void const* part) {
         return static_cast<std::byte const*>(part) - base;
       };
       EXPECT_EQ(at(placed.tickets), 0);
-      EXPECT_GE(at(placed.argmax_ticket), 4 * split.tile_groups);
-      EXPECT_GE(at(placed.argmax_keys), at(placed.argmax_ticket) + 4);
-      EXPECT_GE(static_cast<std::int64_t>(placed.zero_bytes), at(placed.argmax_keys) + 8 * rows);
+      EXPECT_GE(at(placed.candidate_ticket), 4 * split.tile_groups);
+      EXPECT_GE(at(placed.best_keys), at(placed.candidate_ticket) + 4);
+      EXPECT_GE(static_cast<std::int64_t>(placed.zero_bytes), at(placed.best_keys) + 8 * rows);
       EXPECT_EQ(at(placed.planes), static_cast<std::int64_t>(placed.zero_bytes));
-      EXPECT_GE(static_cast<std::int64_t>(placed.bytes),
-                at(placed.planes) + std::int64_t{4} * 64 * rows * 2 * split.ctas);
+      std::int64_t const planes_end =
+          at(placed.planes) + std::int64_t{4} * 64 * rows * 2 * split.ctas;
+      EXPECT_GE(static_cast<std::int64_t>(placed.bytes), planes_end);
+      EXPECT_EQ(placed.candidate_lists == nullptr, problem.candidates <= 1);
+      if (placed.candidate_lists != nullptr) {
+        EXPECT_GE(at(placed.candidate_lists), planes_end);
+        EXPECT_GE(static_cast<std::int64_t>(placed.bytes),
+                  at(placed.candidate_lists) + 8 * rows * problem.candidates * split.ctas);
+      }
       EXPECT_EQ(placed.bytes, plan.workspace_bytes);
       EXPECT_EQ(placed.zero_bytes, plan.workspace_zero_bytes);
     }
@@ -244,6 +299,15 @@ TEST(gemm_route, is_wide_beyond_the_narrow_kernels_and_dense_where_the_plan_has_
   problem.dense_bytes = 0;
   ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, emulated, plan).ok());
   EXPECT_EQ(name_of(plan, gemm_max_m + 1), "sm70/nvfp4/wide/emulated");
+}
+
+TEST(gemm_route, is_simt_where_the_problem_asks_for_it) {
+  gemm_problem problem;
+  problem.algorithm = gemm_algorithm::simt;
+  problem.max_m = gemm_simt_max_m;
+  auto const plan = plan_of<nvfp4>(nvfp4_layout(), problem);
+  for (std::int64_t m = 1; m <= gemm_simt_max_m; ++m)
+    EXPECT_EQ(name_of(plan, m), "sm70/nvfp4/simt");
 }
 
 TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
@@ -295,9 +359,9 @@ struct checked_call {
   workspace_view workspace;
 };
 
-gemm_problem argmax_problem() {
+gemm_problem candidates_problem() {
   gemm_problem problem;
-  problem.argmax = true;
+  problem.candidates = 5;
   return problem;
 }
 
@@ -369,15 +433,15 @@ TEST(check_gemm, refuses_null_where_something_is_read_or_written) {
   call.args.y = nullptr;
   EXPECT_EQ(call.code(), status_code::invalid_value);
 
-  checked_call argmax(argmax_problem());
-  EXPECT_EQ(argmax.code(), status_code::invalid_value) << "no argmax_ids";
-  argmax.args.argmax_ids = static_cast<std::int32_t*>(address(0x60000));
-  EXPECT_EQ(argmax.code(), status_code::ok);
-  argmax.args.y = nullptr;
-  argmax.args.ldy = 0;
-  EXPECT_EQ(argmax.code(), status_code::ok) << "y is optional with argmax";
-  argmax.args.residual = address(0x50000);
-  EXPECT_EQ(argmax.code(), status_code::invalid_value) << "a residual without y";
+  checked_call head(candidates_problem());
+  EXPECT_EQ(head.code(), status_code::invalid_value) << "no candidate_ids";
+  head.args.candidate_ids = static_cast<std::int32_t*>(address(0x60000));
+  EXPECT_EQ(head.code(), status_code::ok);
+  head.args.y = nullptr;
+  head.args.ldy = 0;
+  EXPECT_EQ(head.code(), status_code::ok) << "y is optional with candidates";
+  head.args.residual = address(0x50000);
+  EXPECT_EQ(head.code(), status_code::invalid_value) << "a residual without y";
 }
 
 TEST(check_gemm, refuses_residuals_of_other_types) {
@@ -393,26 +457,33 @@ TEST(check_gemm, refuses_residuals_of_other_types) {
   }
 }
 
-TEST(check_gemm, refuses_an_argmax_beyond_the_columns) {
-  checked_call call(argmax_problem());
-  call.args.argmax_ids = static_cast<std::int32_t*>(address(0x60000));
-  for (std::int64_t n : {0, 1, 128}) {
-    call.args.argmax_n = n;
-    EXPECT_EQ(call.code(), status_code::ok);
+TEST(check_gemm, refuses_ids_that_an_int32_does_not_hold) {
+  checked_call call(candidates_problem());
+  call.args.candidate_ids = static_cast<std::int32_t*>(address(0x60000));
+  std::int32_t const last = (std::numeric_limits<std::int32_t>::max)() - 128;
+  for (std::int32_t first : {0, 1, last}) {
+    call.args.first_id = first;
+    for (std::int32_t limit : {-5, 0, first, first + 128}) {
+      call.args.id_limit = limit;
+      EXPECT_EQ(call.code(), status_code::ok);
+    }
   }
-  for (std::int64_t n : {-1, 129}) {
-    call.args.argmax_n = n;
+  for (std::int32_t first : {-1, last + 1}) {
+    call.args.first_id = first;
     EXPECT_EQ(call.code(), status_code::invalid_shape);
   }
+  checked_call without;
+  without.args.first_id = -1;
+  EXPECT_EQ(without.code(), status_code::ok) << "a first id without candidates counts for nothing";
 }
 
 /// The verdict on a call in which one address is `offset` bytes further on.
 template <class Change>
 status_code at_offset(std::uintptr_t offset, dtype y_type, Change change) {
-  gemm_problem problem = argmax_problem();
+  gemm_problem problem = candidates_problem();
   problem.y_type = y_type;
   checked_call call(problem);
-  call.args.argmax_ids = static_cast<std::int32_t*>(address(0x60000));
+  call.args.candidate_ids = static_cast<std::int32_t*>(address(0x60000));
   change(call, address(0x70000 + offset));
   return call.code();
 }
@@ -440,11 +511,11 @@ TEST(check_gemm, asks_each_address_for_the_alignment_of_its_elements) {
   EXPECT_EQ(at_offset(2, dtype::f16, bias), misaligned);
   EXPECT_EQ(at_offset(4, dtype::f16, bias), ok);
   auto const ids = [](checked_call& call, void* at) {
-    call.args.argmax_ids = static_cast<std::int32_t*>(at);
+    call.args.candidate_ids = static_cast<std::int32_t*>(at);
   };
   EXPECT_EQ(at_offset(2, dtype::f16, ids), misaligned);
   auto const values = [](checked_call& call, void* at) {
-    call.args.argmax_values = static_cast<float*>(at);
+    call.args.candidate_values = static_cast<float*>(at);
   };
   EXPECT_EQ(at_offset(2, dtype::f16, values), misaligned);
   EXPECT_EQ(at_offset(4, dtype::f16, values), ok);

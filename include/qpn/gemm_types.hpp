@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/candidates.hpp"
 #include "qpn/detail/alignment.hpp"
 #include "qpn/detail/dense_panels.hpp"
 #include "qpn/detail/epilogue.hpp"
@@ -29,13 +30,33 @@ inline constexpr std::int64_t gemm_max_m = 16;
 /// Rows of x that one call takes.
 inline constexpr std::int64_t gemm_wide_max_m = std::int64_t{1} << 30;
 
+/// Rows of x that one launch of gemm_algorithm::simt takes.
+inline constexpr std::int64_t gemm_simt_max_m = 3;
+
+/// Rows of x that one launch takes where it lists more than one candidate.
+inline constexpr std::int64_t gemm_candidates_max_m = 16;
+
+/// What multiplies. Nothing but an explicit request makes a plan take simt.
+enum class gemm_algorithm : std::uint8_t {
+  tensor_core,  ///< matrix instructions
+  /// fp32 FMAs, for m up to gemm_simt_max_m: runs natively on every GPU. Its sums are more exact,
+  /// |error| <= k 2^-24 sum |x w'|, and not the bits of tensor_core. Among calls with simt a row's
+  /// bits are the same for every m and place; do not mix the two where a row must keep its bits.
+  simt,
+};
+
 /// What is to be computed; with the packed layout it decides the plan.
 struct gemm_problem {
-  std::int64_t max_m = gemm_max_m;  ///< most rows of any call with this plan, to gemm_wide_max_m
-  dtype y_type = dtype::f16;        ///< f16, bf16 or f32
+  /// Most rows of any call with this plan: 0 to gemm_wide_max_m, with simt to gemm_simt_max_m.
+  std::int64_t max_m = gemm_max_m;
+  gemm_algorithm algorithm = gemm_algorithm::tensor_core;
+  dtype y_type = dtype::f16;  ///< f16, bf16 or f32
   activation act = activation::none;
   overflow_policy overflow = overflow_policy::saturate;  ///< of f16 and bf16 results
-  bool argmax = false;  ///< calls give the best column of each row; y may then be null
+  /// Calls list so many best columns of each row (candidates.hpp), and y may be null: 0 none, 1 the
+  /// argmax with max_m up to gemm_max_m, up to max_candidates with max_m up to
+  /// gemm_candidates_max_m.
+  int candidates = 0;
   /// Of gemm_dense: workspace bytes for panels of dequantised weights, as dense_panel_bytes counts
   /// them; 0: no panels, the fused kernels take every m.
   std::size_t dense_bytes = 0;
@@ -44,8 +65,9 @@ struct gemm_problem {
 };
 
 [[nodiscard]] constexpr bool operator==(gemm_problem const& a, gemm_problem const& b) noexcept {
-  return a.max_m == b.max_m && a.y_type == b.y_type && a.act == b.act && a.overflow == b.overflow &&
-         a.argmax == b.argmax && a.dense_bytes == b.dense_bytes && a.dense_min_m == b.dense_min_m;
+  return a.max_m == b.max_m && a.algorithm == b.algorithm && a.y_type == b.y_type &&
+         a.act == b.act && a.overflow == b.overflow && a.candidates == b.candidates &&
+         a.dense_bytes == b.dense_bytes && a.dense_min_m == b.dense_min_m;
 }
 
 /// How calls of one problem run on one weight's layout and one device. Made by make_gemm_plan; a
@@ -75,8 +97,11 @@ template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
   if (uses_panels(plan, m)) return {gemm_arch::sm70, operand, gemm_method::dense, false};
-  if (m > gemm_max_m) return {gemm_arch::sm70, operand, gemm_method::wide, plan.emulated};
-  return {gemm_arch::sm70, operand, m > 8 ? gemm_method::mt2 : gemm_method::mt1, plan.emulated};
+  gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
+                             : m > gemm_max_m                               ? gemm_method::wide
+                             : m > 8                                        ? gemm_method::mt2
+                                                                            : gemm_method::mt1;
+  return {gemm_arch::sm70, operand, method, plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -92,16 +117,18 @@ struct gemm_args {
       nullptr;           ///< f16 [m, k], row-major, 2-byte aligned; 16 where ldx % 8 == 0 is best
   std::int64_t ldx = 0;  ///< >= k
   packed_weight weight;  ///< of the plan's layout, 128-byte aligned
-  void* y = nullptr;     ///< y_type [m, columns_of_y], row-major; null only with argmax
+  void* y = nullptr;     ///< y_type [m, columns_of_y], row-major; null only with candidates
   std::int64_t ldy = 0;  ///< >= columns_of_y
   float const* bias = nullptr;       ///< [n], or null
   void const* residual = nullptr;    ///< residual_type [m, columns_of_y], or null; may be y itself
   dtype residual_type = dtype::f16;  ///< f16, bf16 or f32
   std::int64_t ld_residual = 0;      ///< >= columns_of_y
-  std::int32_t* argmax_ids = nullptr;  ///< [m]; with argmax
-  float* argmax_values = nullptr;      ///< [m], or null
-  std::int64_t argmax_n = 0;           ///< only columns below it are chosen; 0: all n
-  gemm_census* census = nullptr;       ///< host memory, or null
+  std::int32_t* candidate_ids = nullptr;  ///< [m][candidates]; with candidates
+  float* candidate_values = nullptr;      ///< [m][candidates], or null
+  std::int32_t first_id = 0;              ///< id of column 0, >= 0: where a shard begins
+  /// Columns with this id and beyond are never chosen; ids are below 2^31 - 1 in any case.
+  std::int32_t id_limit = (std::numeric_limits<std::int32_t>::max)();
+  gemm_census* census = nullptr;  ///< host memory, or null
 };
 
 /// The bytes that panels of `rows` weight rows take in the workspace of calls with up to max_m
@@ -123,12 +150,13 @@ struct gemm_args {
 namespace detail {
 
 /// The workspace of a plan's narrow calls: tickets and keys, which are 0 between launches, then the
-/// CTAs' planes.
+/// CTAs' planes and lists.
 struct gemm_workspace {
-  std::uint32_t* tickets;        ///< [tile groups]
-  std::uint32_t* argmax_ticket;  ///< [1]
-  std::uint64_t* argmax_keys;    ///< [16]
-  float* planes;                 ///< [ctas][2][16][64]
+  std::uint32_t* tickets;           ///< [tile groups]
+  std::uint32_t* candidate_ticket;  ///< [1]
+  std::uint64_t* best_keys;         ///< [16]
+  float* planes;                    ///< [ctas][2][16][64]
+  std::uint64_t* candidate_lists;   ///< [ctas][16][candidates] where there is more than one
   std::size_t zero_bytes;
   std::size_t bytes;
 };
@@ -139,18 +167,22 @@ struct gemm_workspace {
 }
 
 /// The zero part takes `zero_bytes` where that is more than it needs.
-[[nodiscard]] inline gemm_workspace place_workspace(work_split const& split, std::int64_t max_m,
-                                                    std::byte* base,
+[[nodiscard]] inline gemm_workspace place_workspace(work_split const& split,
+                                                    gemm_problem const& problem, std::byte* base,
                                                     std::size_t zero_bytes) noexcept {
-  std::int64_t const rows = max_m > 8 ? 16 : 8;
+  std::int64_t const rows = narrow_max_m(problem) > 8 ? 16 : 8;
   workspace_cursor cursor(base);
   gemm_workspace placed{};
   placed.tickets = cursor.take<std::uint32_t>(split.tile_groups);
-  placed.argmax_ticket = cursor.take<std::uint32_t>(1);
-  placed.argmax_keys = cursor.take<std::uint64_t>(rows);
+  placed.candidate_ticket = cursor.take<std::uint32_t>(1);
+  placed.best_keys = cursor.take<std::uint64_t>(rows);
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
   placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * 64);
+  if (problem.candidates > 1) {
+    placed.candidate_lists =
+        cursor.take<std::uint64_t>(std::int64_t{split.ctas} * rows * problem.candidates);
+  }
   placed.bytes = cursor.used();
   return placed;
 }
@@ -174,9 +206,9 @@ template <class Format>
   plan.dense_min_m =
       problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan.emulated);
   if (problem.max_m <= gemm_max_m) return {};
-  if (problem.argmax) {
+  if (problem.candidates != 0) {
     return {status_code::invalid_shape, 0,
-            "gemm plan: argmax needs max_m to be at most gemm_max_m"};
+            "gemm plan: candidates need max_m to be at most gemm_max_m"};
   }
   if (layout.k > most_blocks) {
     return {status_code::invalid_shape, 0,
@@ -259,19 +291,23 @@ template <class Format>
   if (args.x == nullptr || args.weight.data == nullptr) {
     return {status_code::invalid_value, 0, "gemm: x or the weight is null"};
   }
-  if (plan.problem.argmax ? args.argmax_ids == nullptr : args.y == nullptr) {
-    return {status_code::invalid_value, 0, "gemm: y is null, or argmax_ids in a plan with argmax"};
+  if (plan.problem.candidates != 0 ? args.candidate_ids == nullptr : args.y == nullptr) {
+    return {status_code::invalid_value, 0,
+            "gemm: y is null, or candidate_ids in a plan with candidates"};
   }
   if (args.residual != nullptr && (args.y == nullptr || !is_y_type(args.residual_type))) {
     return {status_code::invalid_value, 0, "gemm: a residual needs y and type f16, bf16 or f32"};
   }
-  if (args.argmax_n < 0 || args.argmax_n > plan.layout.n) {
-    return {status_code::invalid_shape, 0, "gemm: argmax_n must be between 0 and n"};
+  if (plan.problem.candidates != 0 &&
+      (args.first_id < 0 ||
+       plan.layout.n > (std::numeric_limits<std::int32_t>::max)() - args.first_id)) {
+    return {status_code::invalid_shape, 0,
+            "gemm: first_id must be at least 0, and the ids of all columns below 2^31 - 1"};
   }
   if (!is_aligned_to(128, args.weight.data) || !is_element_aligned(args.x, dtype::f16) ||
       !is_element_aligned(args.y, plan.problem.y_type) ||
       !is_element_aligned(args.residual, args.residual_type) || !is_aligned_to(4, args.bias) ||
-      !is_aligned_to(4, args.argmax_ids) || !is_aligned_to(4, args.argmax_values)) {
+      !is_aligned_to(4, args.candidate_ids) || !is_aligned_to(4, args.candidate_values)) {
     return {status_code::misaligned, 0,
             "gemm: the weight must be 128-byte aligned, all else to its elements"};
   }
@@ -285,12 +321,13 @@ template <class Format>
 /// @param layout  from make_packed_layout for a GPU, of format Format
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
-/// @return invalid_value: not a valid sm70_quadpair layout; unsupported_format: another format, or
-///         a y_type that is none; invalid_shape: max_m outside 0..2^30, argmax with max_m above
-///         gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
-///         silu_gate with n not a multiple of 64, or dense_min_m not above gemm_max_m;
-///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
-///         compute capability below 70
+/// @return invalid_value: not a valid sm70_quadpair layout, or candidates outside 0..64;
+///         unsupported_format: another format, or a y_type that is none; invalid_shape: max_m
+///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
+///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
+///         silu_gate with candidates or n not a multiple of 64, or dense_min_m not above
+///         gemm_max_m; workspace_too_small: dense_bytes for less than 64 rows of a panel;
+///         unsupported_arch: compute capability below 70
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
@@ -306,9 +343,23 @@ template <class Format>
   if (problem.max_m < 0 || problem.max_m > gemm_wide_max_m) {
     return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 2^30"};
   }
-  if (problem.act == activation::silu_gate && (layout.n % (2 * tile_n) != 0 || problem.argmax)) {
+  bool const simt = problem.algorithm == gemm_algorithm::simt;
+  if (simt && problem.max_m > gemm_simt_max_m) {
     return {status_code::invalid_shape, 0,
-            "gemm plan: silu_gate needs n to be a multiple of 64 and no argmax"};
+            "gemm plan: the algorithm simt takes at most 3 rows, so max_m must be between 0 and 3"};
+  }
+  if (problem.act == activation::silu_gate &&
+      (layout.n % (2 * tile_n) != 0 || problem.candidates != 0)) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: silu_gate needs n to be a multiple of 64 and no candidates"};
+  }
+  if (problem.candidates < 0 || problem.candidates > max_candidates) {
+    return {status_code::invalid_value, 0, "gemm plan: candidates must be between 0 and 64"};
+  }
+  if (problem.candidates > 1 && problem.max_m > gemm_candidates_max_m) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: more than one candidate is listed for at most 16 rows, so max_m must be "
+            "between 0 and 16"};
   }
   if (device.compute_capability < 70) {
     return {status_code::unsupported_arch, 0, "gemm plan: needs compute capability 7.0 or newer"};
@@ -316,10 +367,10 @@ template <class Format>
   gemm_plan<Format> plan;
   plan.problem = problem;
   plan.layout = layout;
-  plan.emulated = device.compute_capability >= 80;
+  plan.emulated = !simt && device.compute_capability >= 80;
   plan.sm_count = device.sm_count;
-  detail::gemm_workspace const placed = detail::place_workspace(
-      detail::split_of<Format>(layout), detail::narrow_max_m(problem), nullptr, 0);
+  detail::gemm_workspace const placed =
+      detail::place_workspace(detail::split_of<Format>(layout), problem, nullptr, 0);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
   if (status const planned = detail::plan_many_rows(plan); !planned.ok()) return planned;

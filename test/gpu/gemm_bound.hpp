@@ -20,6 +20,7 @@ namespace qpn::test {
 
 /// The sums of a weight row with each row of x, scaled, plus bias.
 [[nodiscard]] inline std::vector<bounded> bounded_sums(gpu_weight const& weight,
+                                                       gemm_algorithm algorithm,
                                                        gemm_operands const& operands,
                                                        std::int64_t row) {
   auto const k = static_cast<std::size_t>(weight.layout().k);
@@ -36,7 +37,9 @@ namespace qpn::test {
     double const bias = operands.bias.empty()
                             ? 0.0
                             : static_cast<double>(operands.bias[static_cast<std::size_t>(row)]);
-    sums.push_back(bounded_sum(exact, weight.layout().k, weight.layout().code_type, bias));
+    double const roundings = algorithm == gemm_algorithm::simt ? 1.0 : 2.0;
+    sums.push_back(
+        bounded_sum(exact, weight.layout().k, weight.layout().code_type, bias, roundings));
   }
   return sums;
 }
@@ -48,9 +51,10 @@ namespace qpn::test {
   gpu_weight const& weight = gemm.weight();
   bool const gated = gemm.problem().act == activation::silu_gate;
   std::int64_t const row = gated ? j / tile_n * 2 * tile_n + j % tile_n : j;
-  std::vector<bounded> column = bounded_sums(weight, operands, row);
+  gemm_algorithm const algorithm = gemm.problem().algorithm;
+  std::vector<bounded> column = bounded_sums(weight, algorithm, operands, row);
   std::vector<bounded> const up =
-      gated ? bounded_sums(weight, operands, row + tile_n) : std::vector<bounded>();
+      gated ? bounded_sums(weight, algorithm, operands, row + tile_n) : std::vector<bounded>();
   for (std::size_t i = 0; i < column.size(); ++i) {
     if (gated) column[i] = bounded_silu_gate(column[i], up[i]);
     if (!operands.residual.empty()) {

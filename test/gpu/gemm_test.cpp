@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "gpu/emulated_result.hpp"
 #include "gpu/gemm_bound.hpp"
 #include "gpu/gemm_call.hpp"
-#include "support/emulated_gemm.hpp"
 
 // The results of qpn::gemm on the GPU.
 
@@ -19,19 +19,6 @@ namespace {
 
 constexpr weight_kind nvfp4_tensor{format_id::nvfp4, scale_mode::tensor, dtype::f16};
 constexpr weight_kind f16_dense{format_id::dense16, scale_mode::none, dtype::f16};
-
-gemm_problem f32_problem() {
-  gemm_problem problem;
-  problem.y_type = dtype::f32;
-  return problem;
-}
-
-gemm_operands random_operands(gpu_weight const& weight, std::int64_t m, random_source& random) {
-  gemm_operands operands;
-  operands.m = m;
-  operands.x = random_x(m, weight.layout().k, random);
-  return operands;
-}
 
 class gpu_gemm_kind : public testing::TestWithParam<weight_kind> {
  protected:
@@ -144,36 +131,16 @@ TEST_P(gpu_gemm_kind, agrees_with_the_emulator) {
       gemm_operands operands = random_operands(weight, m, random);
       gemm_result const on_gpu = run(gemm, operands);
 
-      visit_format<int>(GetParam().format, 0, [&](auto format) {
-        packed_layout const& layout = weight.layout();
-        gemm_plan<decltype(format)> plan;
-        require(make_gemm_plan(layout, f32_problem(), volta_v100(), plan));
-        aligned_bytes packed(weight.packed().size());
-        std::copy(weight.packed().begin(), weight.packed().end(), packed.data());
-        aligned_bytes workspace(plan.workspace_bytes);
-        std::fill_n(workspace.data(), plan.workspace_zero_bytes, std::byte{0});
-        gemm_result emulated;
-        emulated.y.resize(on_gpu.y.size());
-        gemm_args args;
-        args.m = m;
-        args.x = operands.x.data();
-        args.ldx = layout.k;
-        args.weight = {layout, packed.data()};
-        args.y = emulated.y.data();
-        args.ldy = n;
-        emulated_call const call = emulate_gemm(plan, args, {workspace.data(), workspace.size()});
-        EXPECT_TRUE(call.report.ok()) << call.report.text();
-        for (std::int64_t j = 0; j < n; ++j) {
-          std::vector<bounded> const column = bounded_column(gemm, operands, j);
-          for (std::int64_t i = 0; i < m; ++i) {
-            auto const at = static_cast<std::size_t>(i * n + j);
-            EXPECT_NEAR(value_of(on_gpu.y[at], dtype::f32), value_of(emulated.y[at], dtype::f32),
-                        column[static_cast<std::size_t>(i)].bound)
-                << GetParam() << " row " << i << " column " << j;
-          }
+      std::vector<float> const emulated = emulated_y(gemm, operands);
+      for (std::int64_t j = 0; j < n; ++j) {
+        std::vector<bounded> const column = bounded_column(gemm, operands, j);
+        for (std::int64_t i = 0; i < m; ++i) {
+          auto const at = static_cast<std::size_t>(i * n + j);
+          EXPECT_NEAR(value_of(on_gpu.y[at], dtype::f32), emulated[at],
+                      column[static_cast<std::size_t>(i)].bound)
+              << GetParam() << " row " << i << " column " << j;
         }
-        return 0;
-      });
+      }
     }
   }
 }
@@ -318,81 +285,6 @@ TEST(gpu_gemm_nan, stays_in_its_row_of_x) {
     } else {
       EXPECT_EQ(after.y[i], before.y[i]) << "row " << i / 130;
     }
-  }
-}
-
-gemm_problem argmax_problem() {
-  gemm_problem problem = f32_problem();
-  problem.argmax = true;
-  return problem;
-}
-
-TEST_P(gpu_gemm_kind, finds_the_argmax_of_the_stored_row) {
-  random_source random(11);
-  gpu_weight const weight = random_weight(GetParam(), 300, 1040, random);
-  gpu_gemm const gemm(weight, argmax_problem());
-  for (std::int64_t m : {1, 8, 16}) {
-    gemm_operands operands = random_operands(weight, m, random);
-    operands.bias = random.normals(300);
-    for (std::int64_t argmax_n : {0, 1, 37, 130}) {
-      operands.argmax_n = argmax_n;
-      operands.with_y = true;
-      gemm_result const result = run(gemm, operands);
-      ASSERT_TRUE(keeps_bound(gemm, operands, result));
-      for (std::int64_t i = 0; i < m; ++i) {
-        std::vector<float> row;
-        for (std::int64_t j = 0; j < (argmax_n == 0 ? 300 : argmax_n); ++j) {
-          row.push_back(value_of(result.y[static_cast<std::size_t>(i * 300 + j)], dtype::f32));
-        }
-        auto const best = std::max_element(row.begin(), row.end());
-        EXPECT_EQ(result.argmax_ids[static_cast<std::size_t>(i)], best - row.begin());
-        EXPECT_EQ(result.argmax_values[static_cast<std::size_t>(i)], *best);
-      }
-      operands.with_y = false;
-      EXPECT_EQ(run(gemm, operands).argmax_ids, result.argmax_ids) << "y is null";
-    }
-  }
-}
-
-TEST(gpu_gemm_argmax, takes_the_lowest_of_equal_columns_and_nan_before_all) {
-  // All rows of the weight are alike and all sums exact, so every column ties but for the bias.
-  random_source random(12);
-  published_weight published(f16_dense, {300}, 512, random);
-  std::vector<std::uint8_t>& codes = published.parts()[0].codes;
-  for (std::size_t i = 0; i < codes.size(); i += 2) {
-    std::uint16_t const word = encode_f16(static_cast<float>(i / 2 % 512 % 7) - 3.0F);
-    codes[i] = static_cast<std::uint8_t>(word);
-    codes[i + 1] = static_cast<std::uint8_t>(word >> 8);
-  }
-  gpu_weight const weight(std::move(published));
-  gpu_gemm const gemm(weight, argmax_problem());
-  gemm_operands operands;
-  operands.m = 12;
-  for (std::int64_t i = 0; i < 12 * 512; ++i) {
-    operands.x.push_back(encode_f16(static_cast<float>(random.integer(-4, 4))));
-  }
-  auto const expect_all = [&](std::int32_t id, char const* what) {
-    gemm_result result = run(gemm, operands);
-    EXPECT_EQ(result.argmax_ids, std::vector<std::int32_t>(12, id)) << what;
-    return result;
-  };
-  expect_all(0, "all equal");
-  operands.bias.assign(300, 0.0F);
-  operands.bias[250] = operands.bias[130] = operands.bias[70] = 1.0F;
-  expect_all(70, "three equal in three tile groups");
-  operands.argmax_n = 70;
-  expect_all(0, "the best ones are beyond argmax_n");
-  operands.argmax_n = 0;
-  operands.bias[299] = INFINITY;
-  expect_all(299, "infinity");
-  operands.bias[200] = operands.bias[101] = NAN;
-  for (float value : expect_all(101, "NaN").argmax_values) EXPECT_TRUE(std::isnan(value));
-
-  operands.bias.clear();
-  operands.x[3 * 512 + 511] = 0x7e00;  // row 3 is NaN in every column
-  gemm_result const result = expect_all(0, "a NaN row");
-  for (std::size_t i = 0; i < 12; ++i) {
-    EXPECT_EQ(std::isnan(result.argmax_values[i]), i == 3) << "row " << i;
   }
 }
 

@@ -8,9 +8,11 @@
 #include <functional>
 #include <qpn/arch/sm70/gemm_params.hpp>
 #include <qpn/arch/sm70/gemm_wide_params.hpp>
+#include <qpn/arch/sm70/gemv_program.hpp>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,7 +70,8 @@ class program_lane {
   std::uint64_t atomic_max(std::uint64_t* p, std::uint64_t value) {
     return lane_->atomic_max(p, value);
   }
-  [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+  [[nodiscard]] virtual bool any(bool condition) { return lane_->any(condition); }
+  [[nodiscard]] virtual std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return lane_->shuffle_xor(value, mask);
   }
   virtual void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]) {
@@ -86,6 +89,13 @@ class program_lane {
   [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
     return encode_f16(low) | static_cast<std::uint32_t>(encode_f16(high)) << 16;
   }
+  [[nodiscard]] virtual float widen_low(std::uint32_t pair) {
+    return decode_f16(static_cast<std::uint16_t>(pair));
+  }
+  [[nodiscard]] float widen_high(std::uint32_t pair) {
+    return decode_f16(static_cast<std::uint16_t>(pair >> 16));
+  }
+  [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t s) {
     return lane_->byte_permute(a, b, s);
   }
@@ -171,17 +181,18 @@ emulated_call emulate_program(std::int64_t blocks, int threads, int shared_bytes
   return call;
 }
 
-template <class Operand, int RowTiles, class Format>
+/// Runs program(lane, params), which takes the parameters and the shared memory of so many row
+/// tiles.
+template <class Operand, int RowTiles, class Format, class Program>
 emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
                              workspace_view workspace, emulator_memory& memory,
-                             emulated_call_options const& options) {
+                             emulated_call_options const& options, Program program) {
   detail::sm70::gemm_params params =
       detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_params) options.change_params(params);
-  return emulate_program(
-      params.split.ctas, detail::sm70::threads_per_cta,
-      detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
-      [&](program_lane& lane) { detail::sm70::gemm_program<Operand, RowTiles>(lane, params); });
+  return emulate_program(params.split.ctas, detail::sm70::threads_per_cta,
+                         detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
+                         [&](program_lane& lane) { program(lane, params); });
 }
 
 template <class Operand, int RowTiles, class Format>
@@ -235,12 +246,12 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   if (args.bias != nullptr) {
     memory.add_region("bias", args.bias, static_cast<std::size_t>(layout.n) * 4, region_use::data);
   }
-  auto const rows4 = static_cast<std::size_t>(args.m) * 4;
-  if (args.argmax_ids != nullptr) {
-    memory.add_region("argmax_ids", args.argmax_ids, rows4, region_use::output);
+  auto const list_bytes = static_cast<std::size_t>(args.m * plan.problem.candidates) * 4;
+  if (args.candidate_ids != nullptr) {
+    memory.add_region("candidate_ids", args.candidate_ids, list_bytes, region_use::output);
   }
-  if (args.argmax_values != nullptr) {
-    memory.add_region("argmax_values", args.argmax_values, rows4, region_use::output);
+  if (args.candidate_values != nullptr) {
+    memory.add_region("candidate_values", args.candidate_values, list_bytes, region_use::output);
   }
   auto* const base = static_cast<std::byte*>(workspace.data);
   std::size_t const zero = std::max(plan.workspace_zero_bytes, workspace.zero_bytes);
@@ -257,9 +268,29 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                        : emulate_wide_kernel<Operand, 4>(plan, args, memory, options);
       return;
     }
-    call = args.m > detail::sm70::tile_m
-               ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
-               : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
+    auto const emulate_row_tiles = [&](auto row_tiles, auto program) {
+      call = emulate_kernel<Operand, decltype(row_tiles)::value>(plan, args, workspace, memory,
+                                                                 options, program);
+    };
+    std::integral_constant<int, 1> const one;
+    std::integral_constant<int, 2> const two;
+    if (plan.problem.algorithm == gemm_algorithm::simt) {
+      emulate_row_tiles(one, [&](program_lane& lane, detail::sm70::gemm_params const& params) {
+        switch (args.m) {
+          case 1: return detail::sm70::gemv_program<Operand, 1>(lane, params);
+          case 2: return detail::sm70::gemv_program<Operand, 2>(lane, params);
+          default: return detail::sm70::gemv_program<Operand, 3>(lane, params);
+        }
+      });
+    } else if (args.m > detail::sm70::tile_m) {
+      emulate_row_tiles(two, [](program_lane& lane, detail::sm70::gemm_params const& params) {
+        detail::sm70::gemm_program<Operand, 2>(lane, params);
+      });
+    } else {
+      emulate_row_tiles(one, [](program_lane& lane, detail::sm70::gemm_params const& params) {
+        detail::sm70::gemm_program<Operand, 1>(lane, params);
+      });
+    }
   };
   if constexpr (Format::id == format_id::nvfp4) {
     run(weight_operand<nvfp4, dtype::e2m1>{});
@@ -280,6 +311,12 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
       bool const inside = static_cast<std::int64_t>(i) / element % args.ldy < columns;
       call.outputs_written_once = call.outputs_written_once && written[i] == (inside ? 1 : 0);
     }
+  }
+  for (char const* region : {"candidate_ids", "candidate_values"}) {
+    bool const given = region == std::string("candidate_ids") ? args.candidate_ids != nullptr
+                                                              : args.candidate_values != nullptr;
+    call.outputs_written_once =
+        call.outputs_written_once && (!given || all_equal(call.report.write_counts(region), 1));
   }
   call.workspace_is_zero = true;
   for (std::size_t i = 0; i < zero; ++i) {

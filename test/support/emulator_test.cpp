@@ -39,6 +39,22 @@ TEST(emulator_registers, shuffle_xor_brings_the_value_of_the_other_lane) {
   }
 }
 
+TEST(emulator_registers, any_holds_where_it_holds_in_one_lane_of_the_warp) {
+  emulation_options options;
+  options.threads = 2 * warp_lanes;
+  std::vector<std::uint8_t> held(static_cast<std::size_t>(options.threads) * 2, 2);
+  emulation_report const report = emulate(options, [&](emulated_lane& lane) {
+    auto const at = static_cast<std::size_t>(lane.thread()) * 2;
+    held[at] = lane.any(lane.thread() == 45) ? 1 : 0;
+    held[at + 1] = lane.any(lane.thread() != 45) ? 1 : 0;
+  });
+  EXPECT_TRUE(report.ok()) << report.text();
+  for (std::size_t thread = 0; thread < 64; ++thread) {
+    EXPECT_EQ(held[2 * thread], thread / 32) << "thread " << thread;
+    EXPECT_EQ(held[2 * thread + 1], 1) << "thread " << thread;
+  }
+}
+
 TEST(emulator_registers, byte_permute_follows_prmt) {
   EXPECT_EQ(byte_permute(0x33221100u, 0x77665544u, 0x3210u), 0x33221100u);
   EXPECT_EQ(byte_permute(0x33221100u, 0x77665544u, 0x7654u), 0x77665544u);

@@ -24,12 +24,13 @@ struct exact_sum {
   double x_magnitude = 0.0;  ///< of |x|
 };
 
+/// `roundings` of the fp32 sum for each k: 2 of tensor cores, 1 of FMAs.
 [[nodiscard]] inline bounded bounded_sum(exact_sum const& exact, std::int64_t k, dtype code_type,
-                                         double bias = 0.0) {
+                                         double bias = 0.0, double roundings = 2.0) {
   // A bf16 weight below 2^-25 is rounded to a multiple of 2^-32.
   double const weight_error = code_type == dtype::bf16 ? 0x1p-33 : 0.0;
   // Scaling and bias round once each.
-  return {exact.sum + bias, 2.0 * static_cast<double>(k) * 0x1p-24 * exact.magnitude +
+  return {exact.sum + bias, roundings * static_cast<double>(k) * 0x1p-24 * exact.magnitude +
                                 weight_error * exact.x_magnitude +
                                 0x1p-22 * (std::abs(exact.sum) + std::abs(bias))};
 }

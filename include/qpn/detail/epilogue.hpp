@@ -5,6 +5,7 @@
 
 #include "qpn/config.hpp"
 #include "qpn/detail/bits.hpp"
+#include "qpn/detail/candidate_key.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
 #include "qpn/packed_weight.hpp"
@@ -41,8 +42,9 @@ struct epilogue_params {
   dtype y_type = dtype::f16;
   overflow_policy overflow = overflow_policy::saturate;
   activation act = activation::none;
-  bool argmax = false;
-  std::int64_t argmax_n = 0;  ///< columns at and beyond it are never chosen
+  int candidates = 0;           ///< of each row
+  std::uint32_t first_id = 0;   ///< of column 0
+  std::int64_t eligible_n = 0;  ///< columns at and beyond it are never chosen
 };
 
 [[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
@@ -56,26 +58,6 @@ struct epilogue_params {
 
 [[nodiscard]] QPN_HD constexpr float decode_16(std::uint16_t code, dtype type) noexcept {
   return type == dtype::f16 ? decode_f16(code) : decode_bf16(code);
-}
-
-/// Orders (value, column) for a maximum in which the lowest column wins a tie and NaN beats every
-/// number, so that a broken row shows. -0 equals +0. Never 0.
-[[nodiscard]] QPN_HD constexpr std::uint64_t argmax_key(float value,
-                                                        std::uint32_t column) noexcept {
-  std::uint32_t const bits = float_bits(value == 0.0f ? 0.0f : value);
-  std::uint32_t const ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  std::uint32_t const top = is_nan_bits(bits) ? 0xffffffffu : ordered;
-  return static_cast<std::uint64_t>(top) << 32 | (0xffffffffu - column);
-}
-
-[[nodiscard]] QPN_HD constexpr std::int32_t argmax_column(std::uint64_t key) noexcept {
-  return static_cast<std::int32_t>(0xffffffffu - static_cast<std::uint32_t>(key));
-}
-
-[[nodiscard]] QPN_HD constexpr float argmax_value(std::uint64_t key) noexcept {
-  std::uint32_t const ordered = static_cast<std::uint32_t>(key >> 32);
-  if (ordered == 0xffffffffu) return bits_float(0x7fc00000u);
-  return bits_float((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
 }
 
 /// The sum of weight row `column` (< n) scaled, plus bias.
@@ -111,30 +93,30 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
 }
 
 /// Finishes one row of a tile group for one lane: sums low and high are those of weight rows
-/// 64 * group + id and 64 * group + 32 + id. Returns the lane's larger argmax key, 0 without one.
+/// 64 * group + id and 64 * group + 32 + id. Where candidates are wanted, key gets those of the two
+/// columns.
 template <class Lane>
-[[nodiscard]] QPN_HD std::uint64_t finish_columns(Lane& lane, epilogue_params const& p,
-                                                  std::int64_t group, std::int64_t row, int id,
-                                                  float low, float high) noexcept {
+QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, std::int64_t group,
+                           std::int64_t row, int id, float low, float high,
+                           std::uint64_t (&key)[2]) noexcept {
+  key[0] = key[1] = no_candidate;
   std::int64_t const column = 2 * tile_n * group + id;
   if (p.act == activation::silu_gate) {  // n is a multiple of 64
     float const gate = scaled_sum(lane, p, column, low);
     float const up = scaled_sum(lane, p, column + tile_n, high);
     store_result(lane, p, row, tile_n * group + id, gate / (1.0f + lane.exp(-gate)) * up);
-    return 0;
+    return;
   }
-  std::uint64_t best = 0;
+  QPN_UNROLL
   for (int tile = 0; tile < 2; ++tile) {
     std::int64_t const at = column + tile * tile_n;
     if (at >= p.n) continue;
     float const value = scaled_sum(lane, p, at, tile == 0 ? low : high);
     if (p.y != nullptr) store_result(lane, p, row, at, value);
-    if (p.argmax && at < p.argmax_n) {
-      std::uint64_t const key = argmax_key(value, static_cast<std::uint32_t>(at));
-      best = key > best ? key : best;
+    if (p.candidates != 0 && at < p.eligible_n) {
+      key[tile] = candidate_key(value, p.first_id + static_cast<std::uint32_t>(at));
     }
   }
-  return best;
 }
 
 }  // namespace detail

@@ -32,8 +32,9 @@ template <class Format>
   e.y_type = plan.problem.y_type;
   e.overflow = plan.problem.overflow;
   e.act = plan.problem.act;
-  e.argmax = plan.problem.argmax;
-  e.argmax_n = args.argmax_n == 0 ? layout.n : args.argmax_n;
+  e.candidates = plan.problem.candidates;
+  e.first_id = static_cast<std::uint32_t>(args.first_id);
+  e.eligible_n = std::int64_t{args.id_limit} - args.first_id;
   return e;
 }
 

@@ -17,11 +17,14 @@
 //   fence_device()          lets other CTAs see this thread's stores before its next atomic
 //   atomic_add, atomic_max  return the old value
 //   shuffle_xor(v, mask)    v of lane ^ mask
+//   any(condition)          whether it holds in some lane of the warp
 //   mma_m8n8k4(d, a, b)     d += a b in the fragments of detail/quadpair_map.hpp
 //   multiply_half2(a, b), broadcast_low(a), broadcast_high(a), convert_half2(low, high)
+//   widen_low(pair), widen_high(pair)                     a half of a half2 in fp32
+//   fma(a, b, c)                                          a b + c, rounded once
 //   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register
 //
-// sync_warp, shuffle_xor and mma_m8n8k4 want all lanes of the warp, sync_block the whole CTA.
+// sync_warp, shuffle_xor, any and mma_m8n8k4 want all lanes of the warp, sync_block the whole CTA.
 
 namespace qpn::detail {
 

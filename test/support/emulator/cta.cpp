@@ -130,6 +130,7 @@ bool cta::settle_warp(int warp) {
         case lane_state::in_shuffle:
           place_of.push_back(sentence("shuffle_xor with mask ", lane.shuffle_mask_));
           break;
+        case lane_state::in_any: place_of.push_back("any"); break;
         default: place_of.push_back(""); break;
       }
     }
@@ -179,6 +180,10 @@ void cta::finish_collective(int warp, lane_state collective) {
     for (std::size_t i = 0; i < lanes.size(); ++i) values[i] = lanes[i].shuffle_value_;
     auto const mask = static_cast<std::size_t>(lanes[0].shuffle_mask_);
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i].shuffle_value_ = values[i ^ mask];
+  } else if (collective == lane_state::in_any) {
+    bool const holds = std::any_of(lanes.begin(), lanes.end(),
+                                   [](emulated_lane const& lane) { return lane.condition_; });
+    for (emulated_lane& lane : lanes) lane.condition_ = holds;
   } else {
     std::array<mma_registers, warp_lanes> registers;
     for (std::size_t i = 0; i < lanes.size(); ++i) registers[i] = lanes[i].mma_;

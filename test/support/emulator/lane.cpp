@@ -49,6 +49,12 @@ std::uint32_t emulated_lane::shuffle_xor(std::uint32_t value, int mask) {
   return shuffle_value_;
 }
 
+bool emulated_lane::any(bool condition) {
+  condition_ = condition;
+  wait_in(lane_state::in_any);
+  return condition_;
+}
+
 void emulated_lane::mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2],
                                std::uint32_t const (&b)[2]) {
   mma_ = {d, a, b};

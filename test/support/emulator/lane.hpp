@@ -21,6 +21,7 @@ enum class lane_state : std::uint8_t {
   in_sync_block,
   in_mma,
   in_shuffle,
+  in_any,
   returned,
   failed,  ///< It threw, or ran for too long; it will not be resumed.
 };
@@ -29,8 +30,8 @@ enum class lane_state : std::uint8_t {
 /// report; the lane runs on, with 0 for what it could not read. No operation throws, so lane
 /// programs may be noexcept.
 ///
-/// sync_warp, sync_block, shuffle_xor and mma_m8n8k4 are collectives: the lane stands still until
-/// all lanes of its warp, or all threads of its block, have come to the same one.
+/// sync_warp, sync_block, shuffle_xor, any and mma_m8n8k4 are collectives: the lane stands still
+/// until all lanes of its warp, or all threads of its block, have come to the same one.
 class emulated_lane {
  public:
   emulated_lane(cta& block, int thread, std::unique_ptr<fiber> runs_on);
@@ -92,6 +93,9 @@ class emulated_lane {
   /// The value of lane (lane ^ mask); mask 0..31, the same in all lanes.
   [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask);
 
+  /// Whether the condition holds in some lane of the warp.
+  [[nodiscard]] bool any(bool condition);
+
   /// d += a b; see multiply_accumulate_m8n8k4.
   void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]);
 
@@ -136,6 +140,7 @@ class emulated_lane {
   // What the lane brings to the collective in which it stands.
   int shuffle_mask_ = 0;
   std::uint32_t shuffle_value_ = 0;
+  bool condition_ = false;
   mma_registers mma_;
 };
 

@@ -24,15 +24,15 @@ template <class Operand, int RowTiles, class Format>
   p.x_lane_step = activation_stage<Operand, RowTiles>::rows_between * args.ldx;
   p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
 
-  gemm_workspace const placed =
-      place_workspace(p.split, narrow_max_m(plan.problem), static_cast<std::byte*>(workspace.data),
-                      workspace.zero_bytes);
+  gemm_workspace const placed = place_workspace(
+      p.split, plan.problem, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);
   p.planes = placed.planes;
   p.tickets = placed.tickets;
-  p.argmax_ticket = placed.argmax_ticket;
-  p.argmax_keys = placed.argmax_keys;
-  p.argmax_ids = args.argmax_ids;
-  p.argmax_values = args.argmax_values;
+  p.candidate_ticket = placed.candidate_ticket;
+  p.best_keys = placed.best_keys;
+  p.candidate_lists = placed.candidate_lists;
+  p.candidate_ids = args.candidate_ids;
+  p.candidate_values = args.candidate_values;
 
   p.epilogue = make_epilogue_params(plan, args, Operand::half_exponent);
   return p;

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "qpn/arch/sm70/weight_operand.hpp"
 #include "qpn/config.hpp"
+#include "qpn/detail/candidate_list.hpp"
 #include "qpn/detail/epilogue.hpp"
 #include "qpn/detail/lane_types.hpp"
 #include "qpn/detail/quadpair_map.hpp"
@@ -41,13 +43,14 @@ struct gemm_params {
   bool x_by_words = false;       ///< x is 16-byte aligned and ldx a multiple of 8
 
   // Workspace. Tickets and keys are 0 before and after every launch.
-  float* planes = nullptr;                 ///< [ctas][2][8 * RowTiles][64]
-  std::uint32_t* tickets = nullptr;        ///< [tile groups]
-  std::uint32_t* argmax_ticket = nullptr;  ///< [1]
-  std::uint64_t* argmax_keys = nullptr;    ///< [8 * RowTiles]
+  float* planes = nullptr;                    ///< [ctas][2][8 * RowTiles][64]
+  std::uint32_t* tickets = nullptr;           ///< [tile groups]
+  std::uint32_t* candidate_ticket = nullptr;  ///< [1]
+  std::uint64_t* best_keys = nullptr;         ///< [8 * RowTiles]; with one candidate
+  std::uint64_t* candidate_lists = nullptr;   ///< [ctas][8 * RowTiles][candidates]; with more
 
-  std::int32_t* argmax_ids = nullptr;  ///< [m]
-  float* argmax_values = nullptr;      ///< [m], or null
+  std::int32_t* candidate_ids = nullptr;  ///< [m][candidates]
+  float* candidate_values = nullptr;      ///< [m][candidates], or null
   epilogue_params epilogue;
 };
 
@@ -92,7 +95,7 @@ struct activation_stage {
     int const quarter = id / 8;
     row = quarter / shared::chunks * tile_m + quarter % shared::chunks +
           shared::chunks * (id % 8 / shared::chunks);
-    from = p.x + row * p.ldx + k0 + 8 * column;
+    from = p.x + static_cast<std::uint32_t>(row) * p.ldx + k0 + 8 * column;
     shared_offset =
         lane.thread() / warp_lanes * shared::warp_bytes + row * shared::row_bytes + 16 * column;
   }
@@ -229,10 +232,10 @@ struct alignas(16) run_part {
   int left;   ///< steps of the run from here on, these included
 };
 
-/// acc += x w^T over the warp's share of a part: by words where the alignment of x and k allow it.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void multiply_part(Lane& lane, gemm_params const& p,
-                          float (&acc)[RowTiles][tiles_per_group][8]) noexcept {
+/// The warp's share of a part: multiply(by_words, group, first step, steps), by words, a
+/// bool_constant, where the alignment of x and k allow it.
+template <class Operand, int RowTiles, class Lane, class Multiply>
+QPN_HD void multiply_part(Lane& lane, gemm_params const& p, Multiply const& multiply) noexcept {
   using shared = shared_layout<Operand, RowTiles>;
   struct share {
     int group;
@@ -250,10 +253,9 @@ QPN_HD void multiply_part(Lane& lane, gemm_params const& p,
     return {part.group, first, middle - first, end - middle};
   };
   share const words = my_share();
-  multiply_steps<true, Operand>(lane, p, words.group, words.first, words.by_words, acc);
+  multiply(std::true_type{}, words.group, words.first, words.by_words);
   share const rest = my_share();
-  multiply_steps<false, Operand>(lane, p, rest.group, rest.first + rest.by_words, rest.by_elements,
-                                 acc);
+  multiply(std::false_type{}, rest.group, rest.first + rest.by_words, rest.by_elements);
 }
 
 /// Adds up the warps' sums of one row tile in the order of the warps. Thread t gets row
@@ -305,46 +307,87 @@ template <class Operand, int RowTiles, class Lane>
   return lane.template shared_load<std::uint32_t>(shared::last_flag) != 0;
 }
 
-/// The lane's key, or a larger one of its warp, in all lanes.
-template <class Lane>
-[[nodiscard]] QPN_HD std::uint64_t warp_max(Lane& lane, std::uint64_t key) noexcept {
-  for (int mask = warp_lanes / 2; mask > 0; mask /= 2) {
-    std::uint32_t const high = lane.shuffle_xor(static_cast<std::uint32_t>(key >> 32), mask);
-    std::uint32_t const low = lane.shuffle_xor(static_cast<std::uint32_t>(key), mask);
-    std::uint64_t const other = static_cast<std::uint64_t>(high) << 32 | low;
-    key = other > key ? other : key;
-  }
-  return key;
+/// Where a CTA keeps the best candidates of a row among the groups that it has finished.
+template <int RowTiles>
+[[nodiscard]] QPN_HD std::uint64_t* candidate_list_of(gemm_params const& p, std::int64_t cta,
+                                                      int row) noexcept {
+  return p.candidate_lists + (cta * (RowTiles * tile_m) + row) * p.epilogue.candidates;
 }
 
-/// Stores the finished sums of a tile group, and offers each row's best column.
+template <int RowTiles, class Lane>
+QPN_HD void clear_candidates(Lane& lane, gemm_params const& p) noexcept {
+  int const thread = lane.keep(lane.thread());
+  int const id = thread % warp_lanes;
+  for (int row = thread / warp_lanes; row < p.m; row += warps_per_cta) {
+    clear_list(lane, id, p.epilogue.candidates, candidate_list_of<RowTiles>(p, lane.block(), row));
+  }
+}
+
+/// Stores the finished sums of a tile group, and offers each row's candidates.
 template <int RowTiles, class Lane>
 QPN_HD void finish_group(Lane& lane, gemm_params const& p, int group,
                          float const (&sum)[RowTiles][tiles_per_group]) noexcept {
-  int const id = lane.thread() % warp_lanes;
+  // Kept here, or what follows from it occupies registers through the loop over k.
+  int const thread = lane.keep(lane.thread());
+  int const id = thread % warp_lanes;
+  int const first_row = thread / warp_lanes;
+  std::uint64_t key[RowTiles][2] = {};
   QPN_UNROLL
   for (int i = 0; i < RowTiles; ++i) {
-    int const row = i * tile_m + lane.thread() / warp_lanes;
+    int const row = i * tile_m + first_row;
     if (row >= p.m) continue;  // the whole warp
-    std::uint64_t const key =
-        finish_columns(lane, p.epilogue, group, row, id, sum[i][0], sum[i][1]);
-    if (!p.epilogue.argmax) continue;
-    std::uint64_t const best = warp_max(lane, key);
-    if (id == 0) lane.atomic_max(p.argmax_keys + row, best);
+    finish_columns(lane, p.epilogue, group, row, id, sum[i][0], sum[i][1], key[i]);
+    if (p.epilogue.candidates != 1) continue;
+    std::uint64_t const best = warp_max(lane, key[i][0] > key[i][1] ? key[i][0] : key[i][1]);
+    if (id == 0) lane.atomic_max(p.best_keys + row, best);
+  }
+  if (p.epilogue.candidates <= 1) return;
+  QPN_NO_UNROLL
+  for (int row = first_row; row < p.m; row += tile_m) {
+    std::uint64_t offered[2] = {key[0][0], key[0][1]};
+    offer_keys(lane, id, p.epilogue.candidates, candidate_list_of<RowTiles>(p, lane.block(), row),
+               offered);
+    QPN_UNROLL
+    for (int i = 1; i < RowTiles; ++i) {
+      QPN_UNROLL
+      for (int r = 0; r < 2; ++r) key[i - 1][r] = key[i][r];
+    }
   }
 }
 
-/// Writes the argmax of each row once every tile group is finished.
+template <class Lane>
+QPN_HD void store_candidate(Lane& lane, gemm_params const& p, int row, int place,
+                            std::uint64_t key) noexcept {
+  int const at = row * p.epilogue.candidates + place;
+  lane.store(p.candidate_ids + at, candidate_id(key));
+  if (p.candidate_values != nullptr) lane.store(p.candidate_values + at, candidate_value(key));
+}
+
+/// Writes the candidates of each row once every tile group is finished.
 template <class Operand, int RowTiles, class Lane>
-QPN_HD void finish_argmax(Lane& lane, gemm_params const& p) noexcept {
+QPN_HD void finish_candidates(Lane& lane, gemm_params const& p) noexcept {
   auto const groups = static_cast<std::uint32_t>(p.split.tile_groups);
-  if (!draw_last_ticket<Operand, RowTiles>(lane, p.argmax_ticket, groups)) return;
-  int const row = lane.thread();
-  if (row >= p.m) return;
-  std::uint64_t const key = lane.atomic_max(p.argmax_keys + row, 0u);  // reads past L1
-  lane.store(p.argmax_keys + row, std::uint64_t{0});
-  lane.store(p.argmax_ids + row, argmax_column(key));
-  if (p.argmax_values != nullptr) lane.store(p.argmax_values + row, argmax_value(key));
+  if (!draw_last_ticket<Operand, RowTiles>(lane, p.candidate_ticket, groups)) return;
+  if (p.epilogue.candidates == 1) {
+    int const row = lane.thread();
+    if (row >= p.m) return;
+    std::uint64_t const key = lane.atomic_max(p.best_keys + row, 0u);  // reads past L1
+    lane.store(p.best_keys + row, std::uint64_t{0});
+    store_candidate(lane, p, row, 0, key);
+    return;
+  }
+  int const thread = lane.keep(lane.thread());
+  int const id = thread % warp_lanes;
+  for (int row = thread / warp_lanes; row < p.m; row += warps_per_cta) {
+    std::uint64_t best[2];
+    merge_lists(lane, id, p.epilogue.candidates, candidate_list_of<RowTiles>(p, 0, row),
+                std::int64_t{RowTiles * tile_m} * p.epilogue.candidates, p.split.ctas, best);
+    QPN_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      int const place = id + r * warp_lanes;
+      if (place < p.epilogue.candidates) store_candidate(lane, p, row, place, best[r]);
+    }
+  }
 }
 
 /// Finishes a tile group of which this CTA has summed a part.
@@ -390,31 +433,30 @@ template <class Operand, int RowTiles, class Lane>
   return true;
 }
 
-/// The kernel: blocks = split.ctas, threads_per_cta threads, shared_layout::bytes of shared memory.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
+/// The CTA's run, part by part. sum_part(sum) adds up the part that the warps find in shared
+/// memory: row 8 i + t / 32, columns id and id + 32 of the group for thread t.
+template <class Operand, int RowTiles, class Lane, class SumPart>
+QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) noexcept {
   using shared = shared_layout<Operand, RowTiles>;
   int const slot = shared::parts + lane.thread() / warp_lanes * 16;
   int const steps = static_cast<int>(p.split.steps);
   int const first_unit = static_cast<int>(p.split.first_unit(lane.block()));
   run_part part{first_unit / steps, first_unit % steps, 0,
                 static_cast<int>(p.split.last_unit(lane.block())) - first_unit};
+  if (p.epilogue.candidates > 1) clear_candidates<RowTiles>(lane, p);
   QPN_NO_UNROLL
   while (part.left > 0) {
     part.count = part.left < steps - part.first ? part.left : steps - part.first;
     if (lane.thread() % warp_lanes == 0) lane.shared_store(slot, part);
     lane.sync_warp();  // the part is in shared memory
-    float acc[RowTiles][tiles_per_group][8] = {};
-    multiply_part<Operand>(lane, p, acc);
     float sum[RowTiles][tiles_per_group];
-    QPN_UNROLL
-    for (int i = 0; i < RowTiles; ++i) add_warps<Operand, RowTiles>(lane, acc[i], sum[i]);
+    sum_part(sum);
 
     part = lane.template shared_load<run_part>(slot);
     bool const whole = part.count == steps;
     if (whole || add_planes<Operand, RowTiles>(lane, p, part.group, sum)) {
       finish_group<RowTiles>(lane, p, part.group, sum);
-      if (p.epilogue.argmax) finish_argmax<Operand, RowTiles>(lane, p);
+      if (p.epilogue.candidates != 0) finish_candidates<Operand, RowTiles>(lane, p);
     }
     // The sums in shared memory are read before the next part's activations are written; a ticket
     // has waited for that already.
@@ -423,6 +465,19 @@ QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
     part = {part.group + 1, 0, 0, part.left - part.count};
     lane.sync_warp();  // every lane has read the part before it is overwritten
   }
+}
+
+/// The kernel: blocks = split.ctas, threads_per_cta threads, shared_layout::bytes of shared memory.
+template <class Operand, int RowTiles, class Lane>
+QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
+  walk_run<Operand, RowTiles>(lane, p, [&](float(&sum)[RowTiles][tiles_per_group]) {
+    float acc[RowTiles][tiles_per_group][8] = {};
+    multiply_part<Operand, RowTiles>(lane, p, [&](auto by_words, int group, int first, int count) {
+      multiply_steps<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);
+    });
+    QPN_UNROLL
+    for (int i = 0; i < RowTiles; ++i) add_warps<Operand, RowTiles>(lane, acc[i], sum[i]);
+  });
 }
 
 }  // namespace qpn::detail::sm70

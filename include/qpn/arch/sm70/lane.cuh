@@ -66,6 +66,7 @@ struct device_lane {
     return atomicMax(reinterpret_cast<unsigned long long*>(p),
                      static_cast<unsigned long long>(value));
   }
+  QPN_DEVICE bool any(bool condition) { return __any_sync(0xffffffffu, condition) != 0; }
   QPN_DEVICE std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);
   }
@@ -99,6 +100,9 @@ struct device_lane {
   QPN_DEVICE std::uint32_t convert_half2(float low, float high) {
     return as_bits(__floats2half2_rn(low, high));
   }
+  QPN_DEVICE float widen_low(std::uint32_t pair) { return __low2float(as_half2(pair)); }
+  QPN_DEVICE float widen_high(std::uint32_t pair) { return __high2float(as_half2(pair)); }
+  QPN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   QPN_DEVICE std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
     return __byte_perm(a, b, selector);
   }
