@@ -23,8 +23,11 @@ template <class Operand, int RowTiles, class Format>
 [[nodiscard]] static status launch_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                         workspace_view workspace, cudaStream_t stream) noexcept {
   sm70::gemm_params const params = sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  return gemm_outcome(launch(&sm70::gemm_kernel<Operand, RowTiles>,
-                             static_cast<unsigned>(params.split.ctas), sm70::threads_per_cta,
+  // Row blocks run fastest: those of one CTA read the same weights, all but the first from L2.
+  dim3 const grid(static_cast<unsigned>(row_blocks_of(args.m)),
+                  static_cast<unsigned>(sm70::launch_ctas(params)));
+  return gemm_outcome(launch(&sm70::gemm_kernel<Operand, RowTiles>, grid,
+                             sm70::cta_shape<Operand, RowTiles>::threads,
                              sm70::shared_layout<Operand, RowTiles>::bytes, stream, params));
 }
 
@@ -32,8 +35,12 @@ template <class Operand, class Format>
 [[nodiscard]] static status launch_row_tiles(gemm_plan<Format> const& plan, gemm_args const& args,
                                              workspace_view workspace,
                                              cudaStream_t stream) noexcept {
-  return args.m > sm70::tile_m ? launch_gemm<Operand, 2>(plan, args, workspace, stream)
-                               : launch_gemm<Operand, 1>(plan, args, workspace, stream);
+  switch (route(plan, args.m).method) {
+    case gemm_method::mt1: return launch_gemm<Operand, 1>(plan, args, workspace, stream);
+    case gemm_method::mt2: return launch_gemm<Operand, 2>(plan, args, workspace, stream);
+    case gemm_method::mt4: break;
+  }
+  return launch_gemm<Operand, 4>(plan, args, workspace, stream);
 }
 
 }  // namespace detail

@@ -22,7 +22,7 @@
 namespace qpn {
 
 /// Rows of x that one launch takes.
-inline constexpr std::int64_t gemm_max_m = 16;
+inline constexpr std::int64_t gemm_max_m = 96;
 
 /// What is to be computed; with the packed layout it decides the plan.
 struct gemm_problem {
@@ -50,11 +50,15 @@ struct gemm_plan {
   std::size_t workspace_zero_bytes = 0;
 };
 
-/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8.
+/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16 two,
+/// beyond it four for each row block of 32.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   return {gemm_arch::sm70, operand_of(plan.layout.code_type),
-          m > 8 ? gemm_method::mt2 : gemm_method::mt1, plan.emulated};
+          m > 16  ? gemm_method::mt4
+          : m > 8 ? gemm_method::mt2
+                  : gemm_method::mt1,
+          plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -84,12 +88,20 @@ struct gemm_args {
 
 namespace detail {
 
-/// The workspace of a plan: tickets and keys, which are 0 between launches, then the CTAs' planes.
+/// Rows of x that one CTA has where m > 16: a row block.
+inline constexpr std::int64_t row_block_m = 32;
+
+[[nodiscard]] constexpr std::int64_t row_blocks_of(std::int64_t m) noexcept {
+  return m > row_block_m ? (m - 1) / row_block_m + 1 : 1;
+}
+
+/// The workspace of a plan: tickets and keys, which are 0 between launches, then the planes. Rows:
+/// max_m, rounded up to whole row tiles of 8 or 16, or row blocks.
 struct gemm_workspace {
-  std::uint32_t* tickets;        ///< [tile groups]
-  std::uint32_t* argmax_ticket;  ///< [1]
-  std::uint64_t* argmax_keys;    ///< [16]
-  float* planes;                 ///< [ctas][2][16][64]
+  std::uint32_t* tickets;        ///< [row blocks][tile groups]
+  std::uint32_t* argmax_ticket;  ///< [row blocks]
+  std::uint64_t* argmax_keys;    ///< [rows]
+  float* planes;                 ///< [ctas][2][rows][64], or for each row block with its rows
   std::size_t zero_bytes;
   std::size_t bytes;
 };
@@ -98,11 +110,12 @@ struct gemm_workspace {
 [[nodiscard]] inline gemm_workspace place_workspace(work_split const& split, std::int64_t max_m,
                                                     std::byte* base,
                                                     std::size_t zero_bytes) noexcept {
-  std::int64_t const rows = max_m > 8 ? 16 : 8;
+  std::int64_t const blocks = row_blocks_of(max_m);
+  std::int64_t const rows = max_m > 16 ? blocks * row_block_m : max_m > 8 ? 16 : 8;
   workspace_cursor cursor(base);
   gemm_workspace placed{};
-  placed.tickets = cursor.take<std::uint32_t>(split.tile_groups);
-  placed.argmax_ticket = cursor.take<std::uint32_t>(1);
+  placed.tickets = cursor.take<std::uint32_t>(blocks * split.tile_groups);
+  placed.argmax_ticket = cursor.take<std::uint32_t>(blocks);
   placed.argmax_keys = cursor.take<std::uint64_t>(rows);
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
@@ -194,7 +207,7 @@ template <class Format>
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
 /// @return invalid_value: not a valid sm70_quadpair layout; unsupported_format: another format, or
-///         a y_type that is none; invalid_shape: max_m outside 0..16, or silu_gate with n not a
+///         a y_type that is none; invalid_shape: max_m outside 0..96, or silu_gate with n not a
 ///         multiple of 64; unsupported_arch: compute capability below 70
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
@@ -209,7 +222,7 @@ template <class Format>
     return {status_code::unsupported_format, 0, "gemm plan: y must be f16, bf16 or f32"};
   }
   if (problem.max_m < 0 || problem.max_m > gemm_max_m) {
-    return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 16"};
+    return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 96"};
   }
   if (problem.act == activation::silu_gate && (layout.n % (2 * tile_n) != 0 || problem.argmax)) {
     return {status_code::invalid_shape, 0,

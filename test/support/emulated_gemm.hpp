@@ -33,7 +33,10 @@ class program_lane {
 
   [[nodiscard]] virtual int thread() const { return lane_->thread(); }
   [[nodiscard]] int block() const { return lane_->block(); }
-  [[nodiscard]] detail::word4 load_stream(detail::word4 const* p) { return lane_->load_stream(p); }
+  [[nodiscard]] int row_block() const { return lane_->row_block(); }
+  [[nodiscard]] virtual detail::word4 load_stream(detail::word4 const* p) {
+    return lane_->load_stream(p);
+  }
   [[nodiscard]] virtual std::uint32_t load_stream(std::uint32_t const* p) {
     return lane_->load_stream(p);
   }
@@ -41,6 +44,7 @@ class program_lane {
   [[nodiscard]] T load(T const* p) {
     return lane_->load(p);
   }
+  [[nodiscard]] detail::word4 load_words(detail::word4 const* p) { return lane_->load(p); }
   template <class T>
   void store(T* p, T value) {
     lane_->store(p, value);
@@ -58,6 +62,7 @@ class program_lane {
     lane_->shared_store(offset, value);
   }
   virtual void sync_warp() { lane_->sync_warp(); }
+  virtual void sync_pair() { lane_->sync_pair(); }
   virtual void sync_block() { lane_->sync_block(); }
   virtual void fence_device() { lane_->fence_device(); }
   virtual std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
@@ -136,7 +141,7 @@ struct emulated_call_options {
 /// Buffers and results of one emulated call.
 struct emulated_call {
   emulation_report report;
-  bool weights_read_once = false;
+  bool weights_read_once = false;  ///< by each row block of 32 rows
   bool outputs_written_once = false;
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
@@ -150,8 +155,9 @@ emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& arg
       detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_params) options.change_params(params);
   emulation_options launch;
-  launch.blocks = params.split.ctas;
-  launch.threads = detail::sm70::threads_per_cta;
+  launch.blocks = detail::sm70::launch_ctas(params);
+  launch.row_blocks = static_cast<int>(detail::row_blocks_of(args.m));
+  launch.threads = detail::sm70::cta_shape<Operand, RowTiles>::threads;
   launch.shared_bytes = shared::bytes;
   launch.seed = options.seed;
   launch.memory = &memory;
@@ -222,9 +228,17 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
 
   auto const run = [&](auto operand) {
     using Operand = decltype(operand);
-    call = args.m > detail::sm70::tile_m
-               ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
-               : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
+    switch (route(plan, args.m).method) {
+      case gemm_method::mt1:
+        call = emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
+        break;
+      case gemm_method::mt2:
+        call = emulate_kernel<Operand, 2>(plan, args, workspace, memory, options);
+        break;
+      case gemm_method::mt4:
+        call = emulate_kernel<Operand, 4>(plan, args, workspace, memory, options);
+        break;
+    }
   };
   if constexpr (Format::id == format_id::nvfp4) {
     run(weight_operand<nvfp4, dtype::e2m1>{});
@@ -236,7 +250,8 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
     run(weight_operand<dense16, dtype::bf16>{});
   }
 
-  call.weights_read_once = all_equal(call.report.load_counts("records"), 1);
+  call.weights_read_once = all_equal(call.report.load_counts("records"),
+                                     static_cast<int>(detail::row_blocks_of(args.m)));
   call.outputs_written_once = true;
   if (args.y != nullptr) {
     byte_counts const& written = call.report.write_counts("y");
