@@ -226,21 +226,22 @@ TEST(gemm_plan, is_emulated_where_the_instruction_is) {
 
 TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
   for (std::int64_t n : {1, 64, 5120, 62080}) {
-    for (std::int64_t max_m : {0, 8, 9, 16}) {
+    for (std::int64_t max_m : {0, 8, 9, 16, 17, 32, 33, 64, 65, 96}) {
       gemm_problem problem;
       problem.max_m = max_m;
-      problem.candidates = max_m % 2 == 0 ? 20 : 1;
+      problem.candidates = max_m % 2 == 0 && max_m <= gemm_candidates_max_m ? 20 : 1;
       gemm_plan<nvfp4> const plan = plan_of<nvfp4>(nvfp4_layout(n, 5120), problem);
       detail::work_split const split = detail::split_of<nvfp4>(plan.layout);
       auto* const base = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
       detail::gemm_workspace const placed = detail::place_workspace(split, problem, base, 0);
-      std::int64_t const rows = max_m > 8 ? 16 : 8;
+      std::int64_t const blocks = max_m <= 32 ? 1 : max_m <= 64 ? 2 : 3;
+      std::int64_t const rows = max_m > 16 ? 32 * blocks : max_m > 8 ? 16 : 8;
       auto const at = [base](void const* part) {
         return static_cast<std::byte const*>(part) - base;
       };
       EXPECT_EQ(at(placed.tickets), 0);
-      EXPECT_GE(at(placed.candidate_ticket), 4 * split.tile_groups);
-      EXPECT_GE(at(placed.best_keys), at(placed.candidate_ticket) + 4);
+      EXPECT_GE(at(placed.candidate_ticket), 4 * blocks * split.tile_groups);
+      EXPECT_GE(at(placed.best_keys), at(placed.candidate_ticket) + 4 * blocks);
       EXPECT_GE(static_cast<std::int64_t>(placed.zero_bytes), at(placed.best_keys) + 8 * rows);
       EXPECT_EQ(at(placed.planes), static_cast<std::int64_t>(placed.zero_bytes));
       std::int64_t const planes_end =
@@ -361,6 +362,7 @@ struct checked_call {
 
 gemm_problem candidates_problem() {
   gemm_problem problem;
+  problem.max_m = gemm_candidates_max_m;
   problem.candidates = 5;
   return problem;
 }

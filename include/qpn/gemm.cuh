@@ -28,9 +28,11 @@ template <class Operand, int RowTiles, class Format>
                                         gemm_plan<Format> const& plan, gemm_args const& args,
                                         workspace_view workspace, cudaStream_t stream) noexcept {
   sm70::gemm_params const params = sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  return gemm_outcome(launch(kernel, static_cast<unsigned>(params.split.ctas),
-                             sm70::threads_per_cta, sm70::shared_layout<Operand, RowTiles>::bytes,
-                             stream, params));
+  // Row blocks run fastest: those of one CTA read the same weights, all but the first from L2.
+  dim3 const grid(static_cast<unsigned>(row_blocks_of(args.m)),
+                  static_cast<unsigned>(sm70::launch_ctas(params)));
+  return gemm_outcome(launch(kernel, grid, sm70::cta_shape<Operand, RowTiles>::threads,
+                             sm70::shared_layout<Operand, RowTiles>::bytes, stream, params));
 }
 
 template <class Operand, int RowTiles, class Format>
@@ -59,18 +61,19 @@ template <class Operand, int RowTiles, class Format>
 template <class Operand, class Format>
 [[nodiscard]] static status launch_operand(gemm_plan<Format> const& plan, gemm_args const& args,
                                            workspace_view workspace, cudaStream_t stream) noexcept {
-  if (plan.problem.algorithm == gemm_algorithm::simt) {
-    return args.m == 1   ? launch_gemv<Operand, 1>(plan, args, workspace, stream)
-           : args.m == 2 ? launch_gemv<Operand, 2>(plan, args, workspace, stream)
-                         : launch_gemv<Operand, 3>(plan, args, workspace, stream);
+  switch (route(plan, args.m).method) {
+    case gemm_method::mt1: return launch_gemm<Operand, 1>(plan, args, workspace, stream);
+    case gemm_method::mt2: return launch_gemm<Operand, 2>(plan, args, workspace, stream);
+    case gemm_method::mt4: return launch_gemm<Operand, 4>(plan, args, workspace, stream);
+    case gemm_method::simt:
+      return args.m == 1   ? launch_gemv<Operand, 1>(plan, args, workspace, stream)
+             : args.m == 2 ? launch_gemv<Operand, 2>(plan, args, workspace, stream)
+                           : launch_gemv<Operand, 3>(plan, args, workspace, stream);
+    case gemm_method::wide:
+    case gemm_method::dense: break;
   }
-  if (args.m > gemm_max_m) {
-    return sm70::wide_row_tiles(plan, args.m) == 8
-               ? launch_gemm_wide<Operand, 8>(plan, args, stream)
-               : launch_gemm_wide<Operand, 4>(plan, args, stream);
-  }
-  return args.m > sm70::tile_m ? launch_gemm<Operand, 2>(plan, args, workspace, stream)
-                               : launch_gemm<Operand, 1>(plan, args, workspace, stream);
+  return sm70::wide_row_tiles(plan, args.m) == 8 ? launch_gemm_wide<Operand, 8>(plan, args, stream)
+                                                 : launch_gemm_wide<Operand, 4>(plan, args, stream);
 }
 
 }  // namespace detail

@@ -24,8 +24,8 @@
 namespace qpn {
 
 /// Rows of x up to which a row's bits depend neither on m nor on its place: those of the kernels
-/// that read a weight once.
-inline constexpr std::int64_t gemm_max_m = 16;
+/// that read a weight from device memory once.
+inline constexpr std::int64_t gemm_max_m = 96;
 
 /// Rows of x that one call takes.
 inline constexpr std::int64_t gemm_wide_max_m = std::int64_t{1} << 30;
@@ -91,14 +91,16 @@ template <class Format>
   return plan.panel_rows != 0 && m >= plan.dense_min_m;
 }
 
-/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8. Panels need
-/// no matrix instruction of ours, so they are emulated nowhere.
+/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
+/// two, up to gemm_max_m four for each row block of 32. Panels need no matrix instruction of ours,
+/// so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
   if (uses_panels(plan, m)) return {gemm_arch::sm70, operand, gemm_method::dense, false};
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
                              : m > gemm_max_m                               ? gemm_method::wide
+                             : m > 16                                       ? gemm_method::mt4
                              : m > 8                                        ? gemm_method::mt2
                                                                             : gemm_method::mt1;
   return {gemm_arch::sm70, operand, method, plan.emulated};
@@ -149,13 +151,20 @@ struct gemm_args {
 
 namespace detail {
 
+/// Rows of x that one CTA has where m > 16: a row block.
+inline constexpr std::int64_t row_block_m = 32;
+
+[[nodiscard]] constexpr std::int64_t row_blocks_of(std::int64_t m) noexcept {
+  return m > row_block_m ? (m - 1) / row_block_m + 1 : 1;
+}
+
 /// The workspace of a plan's narrow calls: tickets and keys, which are 0 between launches, then the
-/// CTAs' planes and lists.
+/// planes and lists. Rows: max_m, rounded up to whole row tiles of 8 or 16, or row blocks.
 struct gemm_workspace {
-  std::uint32_t* tickets;           ///< [tile groups]
-  std::uint32_t* candidate_ticket;  ///< [1]
-  std::uint64_t* best_keys;         ///< [16]
-  float* planes;                    ///< [ctas][2][16][64]
+  std::uint32_t* tickets;           ///< [row blocks][tile groups]
+  std::uint32_t* candidate_ticket;  ///< [row blocks]
+  std::uint64_t* best_keys;         ///< [rows]
+  float* planes;                    ///< [ctas][2][rows][64], or for each row block with its rows
   std::uint64_t* candidate_lists;   ///< [ctas][16][candidates] where there is more than one
   std::size_t zero_bytes;
   std::size_t bytes;
@@ -170,11 +179,13 @@ struct gemm_workspace {
 [[nodiscard]] inline gemm_workspace place_workspace(work_split const& split,
                                                     gemm_problem const& problem, std::byte* base,
                                                     std::size_t zero_bytes) noexcept {
-  std::int64_t const rows = narrow_max_m(problem) > 8 ? 16 : 8;
+  std::int64_t const max_m = narrow_max_m(problem);
+  std::int64_t const blocks = row_blocks_of(max_m);
+  std::int64_t const rows = max_m > 16 ? blocks * row_block_m : max_m > 8 ? 16 : 8;
   workspace_cursor cursor(base);
   gemm_workspace placed{};
-  placed.tickets = cursor.take<std::uint32_t>(split.tile_groups);
-  placed.candidate_ticket = cursor.take<std::uint32_t>(1);
+  placed.tickets = cursor.take<std::uint32_t>(blocks * split.tile_groups);
+  placed.candidate_ticket = cursor.take<std::uint32_t>(blocks);
   placed.best_keys = cursor.take<std::uint64_t>(rows);
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();

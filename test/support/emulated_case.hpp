@@ -341,6 +341,7 @@ struct mutation {
   char const* name;
   int drop_sync_block = -1;  ///< which call of the lane
   bool drop_sync_warp = false;
+  bool drop_sync_pair = false;
   bool drop_fence = false;
   bool lose_ticket = false;
   bool swap_lanes = false;    ///< of operand A
@@ -361,6 +362,9 @@ class mutant_lane : public program_lane {
   }
   void sync_warp() override {
     if (!how_.drop_sync_warp) program_lane::sync_warp();
+  }
+  void sync_pair() override {
+    if (!how_.drop_sync_pair) program_lane::sync_pair();
   }
   void sync_block() override {
     if (blocks_++ != how_.drop_sync_block) program_lane::sync_block();

@@ -36,7 +36,10 @@ class program_lane {
 
   [[nodiscard]] virtual int thread() const { return lane_->thread(); }
   [[nodiscard]] int block() const { return lane_->block(); }
-  [[nodiscard]] detail::word4 load_stream(detail::word4 const* p) { return lane_->load_stream(p); }
+  [[nodiscard]] int row_block() const { return lane_->row_block(); }
+  [[nodiscard]] virtual detail::word4 load_stream(detail::word4 const* p) {
+    return lane_->load_stream(p);
+  }
   [[nodiscard]] virtual std::uint32_t load_stream(std::uint32_t const* p) {
     return lane_->load_stream(p);
   }
@@ -45,6 +48,7 @@ class program_lane {
     return lane_->load(p);
   }
   [[nodiscard]] virtual std::uint16_t load(std::uint16_t const* p) { return lane_->load(p); }
+  [[nodiscard]] detail::word4 load_words(detail::word4 const* p) { return lane_->load(p); }
   template <class T>
   void store(T* p, T value) {
     lane_->store(p, value);
@@ -62,6 +66,7 @@ class program_lane {
     lane_->shared_store(offset, value);
   }
   virtual void sync_warp() { lane_->sync_warp(); }
+  virtual void sync_pair() { lane_->sync_pair(); }
   virtual void sync_block() { lane_->sync_block(); }
   virtual void fence_device() { lane_->fence_device(); }
   virtual std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
@@ -151,18 +156,19 @@ struct emulated_call_options {
 /// Buffers and results of one emulated call.
 struct emulated_call {
   emulation_report report;
-  bool weights_read_once = false;
+  bool weights_read_once = false;  ///< by each row block of 32 rows
   bool outputs_written_once = false;
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
 
-/// Runs program(lane) on a grid.
+/// Runs program(lane) on a grid of row_blocks x blocks.
 template <class Program>
-emulated_call emulate_program(std::int64_t blocks, int threads, int shared_bytes,
-                              emulator_memory& memory, emulated_call_options const& options,
-                              Program program) {
+emulated_call emulate_program(std::int64_t row_blocks, std::int64_t blocks, int threads,
+                              int shared_bytes, emulator_memory& memory,
+                              emulated_call_options const& options, Program program) {
   emulation_options launch;
   launch.blocks = static_cast<int>(blocks);
+  launch.row_blocks = static_cast<int>(row_blocks);
   launch.threads = threads;
   launch.shared_bytes = shared_bytes;
   launch.seed = options.seed;
@@ -190,7 +196,8 @@ emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& arg
   detail::sm70::gemm_params params =
       detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_params) options.change_params(params);
-  return emulate_program(params.split.ctas, detail::sm70::threads_per_cta,
+  return emulate_program(detail::row_blocks_of(args.m), detail::sm70::launch_ctas(params),
+                         detail::sm70::cta_shape<Operand, RowTiles>::threads,
                          detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
                          [&](program_lane& lane) { program(lane, params); });
 }
@@ -201,7 +208,7 @@ emulated_call emulate_wide_kernel(gemm_plan<Format> const& plan, gemm_args const
   detail::sm70::gemm_wide_params params =
       detail::sm70::make_gemm_wide_params<Operand, RowTiles>(plan, args);
   if (options.change_wide_params) options.change_wide_params(params);
-  return emulate_program(detail::sm70::wide_ctas(plan.layout, args.m, RowTiles),
+  return emulate_program(1, detail::sm70::wide_ctas(plan.layout, args.m, RowTiles),
                          detail::sm70::wide_threads, detail::sm70::wide_shared<RowTiles>::bytes,
                          memory, options, [&](program_lane& lane) {
                            detail::sm70::gemm_wide_program<Operand, RowTiles>(lane, params);
@@ -272,25 +279,25 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
       call = emulate_kernel<Operand, decltype(row_tiles)::value>(plan, args, workspace, memory,
                                                                  options, program);
     };
-    std::integral_constant<int, 1> const one;
-    std::integral_constant<int, 2> const two;
-    if (plan.problem.algorithm == gemm_algorithm::simt) {
-      emulate_row_tiles(one, [&](program_lane& lane, detail::sm70::gemm_params const& params) {
-        switch (args.m) {
-          case 1: return detail::sm70::gemv_program<Operand, 1>(lane, params);
-          case 2: return detail::sm70::gemv_program<Operand, 2>(lane, params);
-          default: return detail::sm70::gemv_program<Operand, 3>(lane, params);
-        }
+    auto const emulate_tensor_core = [&](auto row_tiles) {
+      emulate_row_tiles(row_tiles, [](program_lane& lane, detail::sm70::gemm_params const& params) {
+        detail::sm70::gemm_program<Operand, decltype(row_tiles)::value>(lane, params);
       });
-    } else if (args.m > detail::sm70::tile_m) {
-      emulate_row_tiles(two, [](program_lane& lane, detail::sm70::gemm_params const& params) {
-        detail::sm70::gemm_program<Operand, 2>(lane, params);
-      });
-    } else {
-      emulate_row_tiles(one, [](program_lane& lane, detail::sm70::gemm_params const& params) {
-        detail::sm70::gemm_program<Operand, 1>(lane, params);
-      });
+    };
+    switch (route(plan, args.m).method) {
+      case gemm_method::mt1: return emulate_tensor_core(std::integral_constant<int, 1>{});
+      case gemm_method::mt2: return emulate_tensor_core(std::integral_constant<int, 2>{});
+      case gemm_method::mt4: return emulate_tensor_core(std::integral_constant<int, 4>{});
+      default: break;
     }
+    emulate_row_tiles(std::integral_constant<int, 1>{},
+                      [&](program_lane& lane, detail::sm70::gemm_params const& params) {
+                        switch (args.m) {
+                          case 1: return detail::sm70::gemv_program<Operand, 1>(lane, params);
+                          case 2: return detail::sm70::gemv_program<Operand, 2>(lane, params);
+                          default: return detail::sm70::gemv_program<Operand, 3>(lane, params);
+                        }
+                      });
   };
   if constexpr (Format::id == format_id::nvfp4) {
     run(weight_operand<nvfp4, dtype::e2m1>{});
@@ -302,7 +309,8 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
     run(weight_operand<dense16, dtype::bf16>{});
   }
 
-  call.weights_read_once = all_equal(call.report.load_counts("records"), 1);
+  call.weights_read_once = all_equal(call.report.load_counts("records"),
+                                     static_cast<int>(detail::row_blocks_of(args.m)));
   call.outputs_written_once = true;
   if (args.y != nullptr) {
     byte_counts const& written = call.report.write_counts("y");

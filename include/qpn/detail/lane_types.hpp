@@ -8,11 +8,13 @@
 // source to an emulator that runs on a CPU. The operations, with p in global memory:
 //
 //   int thread()            index in the CTA              int block()   index of the CTA
-//   load_stream(p)          4 or 16 bytes that the grid reads once: weights
-//   load(p), store(p, v)    2 to 16 bytes
-//   load_volatile(p)        not from L1: what other CTAs wrote
+//   int row_block()         which rows of x the CTA has, where a launch has several CTAs of an
+//   index load_stream(p)          4 or 16 bytes that the grid reads once: weights load(p), store(p,
+//   v)    2 to 16 bytes load_volatile(p)        not from L1: what other CTAs wrote
 //   shared_load<T>(offset), shared_store(offset, v)       shared memory of the CTA
+//   load_words(p)           16 bytes, not moved by the compiler
 //   sync_warp()             orders shared memory between the lanes of a warp
+//   sync_pair()             the same between those of warps 2 i and 2 i + 1 of the CTA
 //   sync_block()            orders shared and global memory between the threads of a CTA
 //   fence_device()          lets other CTAs see this thread's stores before its next atomic
 //   atomic_add, atomic_max  return the old value
@@ -24,7 +26,8 @@
 //   fma(a, b, c)                                          a b + c, rounded once
 //   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register
 //
-// sync_warp, shuffle_xor, any and mma_m8n8k4 want all lanes of the warp, sync_block the whole CTA.
+// sync_warp, shuffle_xor, any and mma_m8n8k4 want all lanes of the warp, sync_pair those of two
+// warps, sync_block the whole CTA.
 
 namespace qpn::detail {
 

@@ -52,6 +52,7 @@ std::string places(std::string const& name, std::vector<std::string> const& plac
 cta::cta(launch_state& launch, int block)
     : launch_(launch), block_(block), shared_(launch.shared_bytes, launch.report) {
   int const warps = launch.threads / warp_lanes;
+  pair_start_.assign(static_cast<std::size_t>(warps + 1) / 2, 1);
   warp_start_.assign(static_cast<std::size_t>(warps), 1);
   for (int warp = 0; warp < warps; ++warp) runnable_warps_.push_back(warp);
   lanes_.reserve(static_cast<std::size_t>(launch.threads));
@@ -125,6 +126,7 @@ bool cta::settle_warp(int warp) {
     for (emulated_lane const& lane : lanes) {
       switch (lane.state_) {
         case lane_state::in_sync_warp: place_of.push_back("sync_warp"); break;
+        case lane_state::in_sync_pair: place_of.push_back("sync_pair"); break;
         case lane_state::in_sync_block: place_of.push_back("sync_block"); break;
         case lane_state::in_mma: place_of.push_back("mma_m8n8k4"); break;
         case lane_state::in_shuffle:
@@ -149,23 +151,46 @@ bool cta::settle_warp(int warp) {
   }
   if (first.state_ == lane_state::in_sync_block) {
     warps_in_sync_block_.push_back(warp);
+  } else if (first.state_ == lane_state::in_sync_pair) {
+    settle_pair(warp);
   } else if (first.state_ != lane_state::returned) {
     finish_collective(warp, first.state_);
   }
   return true;
 }
 
+/// Where the other warp of the pair waits already, both go on.
+void cta::settle_pair(int warp) {
+  int const other = warp ^ 1;
+  if (other >= static_cast<int>(warp_start_.size())) return;
+  for (emulated_lane const& lane : lanes_of(other)) {
+    if (lane.state_ != lane_state::in_sync_pair) return;
+  }
+  pair_start_[static_cast<std::size_t>(warp / 2)] = ++now_;
+  for (int const one : {warp, other}) {
+    for (emulated_lane& lane : lanes_of(one)) lane.state_ = lane_state::ready;
+  }
+  runnable_warps_.push_back(other);
+}
+
 bool cta::settle_block() {
-  if (warps_in_sync_block_.empty()) return false;  // all have returned
   std::size_t const warps = warp_start_.size();
   if (warps_in_sync_block_.size() != warps) {
     std::vector<std::string> place_of(warps);
-    for (int warp : warps_in_sync_block_) place_of[static_cast<std::size_t>(warp)] = "sync_block";
+    bool one_waits = false;
+    for (std::size_t warp = 0; warp < warps; ++warp) {
+      lane_state const state = lanes_of(static_cast<int>(warp))[0].state_;
+      if (state == lane_state::in_sync_block) place_of[warp] = "sync_block";
+      if (state == lane_state::in_sync_pair) place_of[warp] = "sync_pair";
+      one_waits = one_waits || !place_of[warp].empty();
+    }
+    if (!one_waits) return false;  // all have returned
     launch_.report.add_error(
         [&] { return sentence("block ", block_, ": ", places("warp", place_of)); });
     return false;
   }
   block_start_ = ++now_;
+  std::fill(pair_start_.begin(), pair_start_.end(), block_start_);
   for (emulated_lane& lane : lanes_) lane.state_ = lane_state::ready;
   runnable_warps_ = std::exchange(warps_in_sync_block_, {});
   return true;

@@ -33,6 +33,7 @@ class schedule_random {
 
 /// What the CTAs of a launch have in common.
 struct launch_state {
+  int row_blocks;
   int threads;
   int shared_bytes;
   std::int64_t max_operations;
@@ -62,7 +63,11 @@ class cta {
   friend class emulated_lane;
 
   [[nodiscard]] lane_moment moment(int thread) const {
-    return {block_, thread, now_, block_start_,
+    return {block_,
+            thread,
+            now_,
+            block_start_,
+            pair_start_[static_cast<std::size_t>(thread / warp_lanes / 2)],
             warp_start_[static_cast<std::size_t>(thread / warp_lanes)]};
   }
   [[nodiscard]] std::span<emulated_lane> lanes_of(int warp) {
@@ -73,6 +78,7 @@ class cta {
   [[nodiscard]] bool run_warp(int warp);
   [[nodiscard]] bool settle_warp(int warp);
   [[nodiscard]] bool settle_block();
+  void settle_pair(int warp);
   void finish_collective(int warp, lane_state collective);
 
   launch_state& launch_;
@@ -83,6 +89,7 @@ class cta {
   std::vector<int> warps_in_sync_block_;
   std::uint32_t now_ = 1;
   std::uint32_t block_start_ = 1;
+  std::vector<std::uint32_t> pair_start_;
   std::vector<std::uint32_t> warp_start_;
 };
 

@@ -11,11 +11,19 @@ emulated_lane::emulated_lane(cta& block, int thread, std::unique_ptr<fiber> runs
     : cta_(&block), thread_(thread), fiber_(std::move(runs_on)) {}
 
 int emulated_lane::block() const {
-  return cta_->block();
+  return cta_->block() / cta_->launch_.row_blocks;
+}
+
+int emulated_lane::row_block() const {
+  return cta_->block() % cta_->launch_.row_blocks;
 }
 
 void emulated_lane::sync_warp() {
   wait_in(lane_state::in_sync_warp);
+}
+
+void emulated_lane::sync_pair() {
+  wait_in(lane_state::in_sync_pair);
 }
 
 void emulated_lane::sync_block() {
@@ -94,7 +102,7 @@ void emulated_lane::count_operation() {
   std::int64_t const most = cta_->launch_.max_operations;
   if (++operations_ <= most) return;
   cta_->launch_.report.add_error([&] {
-    return sentence("block ", block(), ", thread ", thread_, ": more than ", most,
+    return sentence("block ", cta_->block(), ", thread ", thread_, ": more than ", most,
                     " operations, its loop may have no end");
   });
   state_ = lane_state::failed;

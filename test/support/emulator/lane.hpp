@@ -18,6 +18,7 @@ class cta;
 enum class lane_state : std::uint8_t {
   ready,  ///< It may be resumed.
   in_sync_warp,
+  in_sync_pair,
   in_sync_block,
   in_mma,
   in_shuffle,
@@ -30,16 +31,18 @@ enum class lane_state : std::uint8_t {
 /// report; the lane runs on, with 0 for what it could not read. No operation throws, so lane
 /// programs may be noexcept.
 ///
-/// sync_warp, sync_block, shuffle_xor, any and mma_m8n8k4 are collectives: the lane stands still
-/// until all lanes of its warp, or all threads of its block, have come to the same one.
+/// sync_warp, sync_pair, sync_block, shuffle_xor, any and mma_m8n8k4 are collectives: the lane
+/// stands still until all lanes of its warp, of its warp and the other of its pair, or all threads
+/// of its block, have come to the same one.
 class emulated_lane {
  public:
   emulated_lane(cta& block, int thread, std::unique_ptr<fiber> runs_on);
 
   /// In the CTA.
   [[nodiscard]] int thread() const { return thread_; }
-  /// Index of the CTA.
+  /// Index of the CTA among those of its row block.
   [[nodiscard]] int block() const;
+  [[nodiscard]] int row_block() const;
 
   /// Global memory that no lane writes in this launch; 4 or 16 bytes.
   template <class T>
@@ -81,6 +84,8 @@ class emulated_lane {
   }
 
   void sync_warp();
+  /// Warps 2 i and 2 i + 1 of the CTA.
+  void sync_pair();
   void sync_block();
 
   /// Lets other CTAs see the stores of this thread so far.

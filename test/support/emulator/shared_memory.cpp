@@ -30,6 +30,12 @@ void shared_memory::load(lane_moment const& at, int offset, void* value, int siz
     if (byte.read < at.block_start) {
       byte.several_readers = false;
       byte.several_warps = false;
+      byte.several_pairs = false;
+    } else if (!at.same_pair(byte.reader)) {
+      byte.several_pairs = true;
+    } else if (byte.read < at.pair_start) {
+      byte.several_readers = false;
+      byte.several_warps = false;
     } else if (!at.same_warp(byte.reader)) {
       byte.several_warps = true;
     } else if (byte.read < at.warp_start) {
@@ -61,10 +67,11 @@ void shared_memory::store(lane_moment const& at, int offset, void const* value, 
       reported = true;
     }
     if (!reported && byte.read >= at.block_start) {
-      bool const same_warp = at.same_warp(byte.reader);
-      bool const raced =
-          byte.several_warps || !same_warp ||
-          (byte.read >= at.warp_start && (byte.several_readers || byte.reader != at.thread));
+      bool const in_warp =
+          byte.read >= at.warp_start && (byte.several_readers || byte.reader != at.thread);
+      bool const in_pair = byte.read >= at.pair_start &&
+                           (byte.several_warps || !at.same_warp(byte.reader) || in_warp);
+      bool const raced = byte.several_pairs || !at.same_pair(byte.reader) || in_pair;
       if (raced) {
         report_race(at, "writes", offset + i, "read", byte.reader);
         reported = true;

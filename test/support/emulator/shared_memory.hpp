@@ -12,8 +12,9 @@ namespace qpn::test {
 
 /// The shared memory of a CTA, with notes for each byte of who touched it last. Finds accesses that
 /// are out of bounds or not at a multiple of their size, bytes that were never written, and races:
-/// two threads touch a byte, one of them writes, and neither a sync_block nor, within a warp, a
-/// sync_warp lies between. Collectives other than these two order nothing.
+/// two threads touch a byte, one of them writes, and neither a sync_block nor, within a pair of
+/// warps, a sync_pair nor, within a warp, a sync_warp lies between. Collectives other than these
+/// order nothing.
 class shared_memory {
  public:
   shared_memory(int bytes, emulation_report& report);
@@ -31,7 +32,8 @@ class shared_memory {
     std::int16_t writer = 0;
     std::int16_t reader = 0;       ///< The last one.
     bool several_readers = false;  ///< Of one warp, since its last barrier.
-    bool several_warps = false;    ///< Have read, since the last sync_block.
+    bool several_warps = false;    ///< Of one pair, since its last barrier.
+    bool several_pairs = false;    ///< Have read, since the last sync_block.
   };
 
   [[nodiscard]] bool usable(lane_moment const& at, char const* what, int offset, int size);

@@ -17,11 +17,12 @@ template <class Operand, int RowTiles, class Format>
   gemm_params p;
   p.records = args.weight.data + layout.codes_offset;
   p.split = split_of<Format>(layout);
+  if (cta_shape<Operand, RowTiles>::teams > 1 && p.split.halves_alike())
+    p.team_runs = p.split.ctas / 2;
   p.x = static_cast<std::uint16_t const*>(args.x);
   p.ldx = args.ldx;
   p.k = layout.k;
   p.m = static_cast<int>(args.m);
-  p.x_lane_step = activation_stage<Operand, RowTiles>::rows_between * args.ldx;
   p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
 
   gemm_workspace const placed = place_workspace(
@@ -36,6 +37,11 @@ template <class Operand, int RowTiles, class Format>
 
   p.epilogue = make_epilogue_params(plan, args, Operand::half_exponent);
   return p;
+}
+
+/// CTAs of a launch for each row block.
+[[nodiscard]] constexpr std::int32_t launch_ctas(gemm_params const& p) noexcept {
+  return p.team_runs != 0 ? p.team_runs : p.split.ctas;
 }
 
 }  // namespace qpn::detail::sm70

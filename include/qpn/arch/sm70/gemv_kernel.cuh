@@ -9,7 +9,9 @@ namespace qpn::detail::sm70 {
 
 /// Two CTAs stay resident on one multiprocessor: detail/work_split.hpp counts on it.
 template <class Operand, int Rows>
-QPN_KERNEL __launch_bounds__(threads_per_cta, 2) void gemv_kernel(gemm_params const params) {
+QPN_KERNEL __launch_bounds__(
+    cta_shape<Operand, 1>::threads,
+    cta_shape<Operand, 1>::resident_ctas) void gemv_kernel(gemm_params const params) {
   extern __shared__ __align__(16) unsigned char qpn_shared[];
   device_lane lane{qpn_shared};
   gemv_program<Operand, Rows>(lane, params);

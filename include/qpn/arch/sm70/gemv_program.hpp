@@ -29,7 +29,7 @@ struct activation_rows {
   static constexpr int total = Rows * chunks;           ///< of the warp; a lane has one or none
   static constexpr int other_half = 16 * total;         ///< bytes from k 0 of a chunk to k 4
   static_assert(total <= warp_lanes, "a lane copies one chunk");
-  static_assert(2 * other_half <= shared_layout<Operand, 1>::warp_bytes);
+  static_assert(2 * other_half <= shared_layout<Operand, 1>::x_bytes);
 
   word4 chunk = {};
   std::uint16_t const* from;  ///< of the lane's chunk in the record to load next
@@ -89,7 +89,7 @@ QPN_HD void multiply_rows(Lane& lane, gemm_params const& p, int group, int first
   if (count <= 0) return;
   int const id = lane.thread() % warp_lanes;
   int const warp_offset =
-      lane.keep(lane.thread() / warp_lanes * shared_layout<Operand, 1>::warp_bytes);
+      lane.keep(lane.thread() / warp_lanes * shared_layout<Operand, 1>::x_bytes);
 
   // The records of the group's tiles lie side by side, so that one pointer serves both.
   std::byte const* const unit = p.records + (std::int64_t{group} * p.split.steps + first) *
@@ -191,19 +191,18 @@ QPN_HD void add_warps_of_rows(Lane& lane, float const (&acc)[Rows][tiles_per_gro
     if (warp >= Rows) continue;
     sum[tile] = lane.template shared_load<float>(place(0, warp, tile, id));
     QPN_UNROLL
-    for (int other = 1; other < warps_per_cta; ++other) {
+    for (int other = 1; other < cta_shape<Operand, 1>::warps; ++other) {
       sum[tile] += lane.template shared_load<float>(place(other, warp, tile, id));
     }
   }
 }
 
-/// The kernel for m = Rows: blocks = split.ctas, threads_per_cta threads, the shared memory of
-/// shared_layout<Operand, 1>.
+/// The kernel for m = Rows: the grid, the threads and the shared memory of one row tile.
 template <class Operand, int Rows, class Lane>
 QPN_HD void gemv_program(Lane& lane, gemm_params const& p) noexcept {
-  walk_run<Operand, 1>(lane, p, [&](float(&sum)[1][tiles_per_group]) {
+  walk_run<Operand, 1>(lane, p, [&](bool /*has_run*/, float(&sum)[1][tiles_per_group]) {
     float acc[Rows][tiles_per_group] = {};
-    multiply_part<Operand, 1>(lane, p, [&](auto by_words, int group, int first, int count) {
+    multiply_part<Operand, 1>(lane, p, 0, [&](auto by_words, int group, int first, int count) {
       multiply_rows<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);
     });
     add_warps_of_rows<Operand>(lane, acc, sum[0]);

@@ -39,6 +39,13 @@ struct device_lane {
   QPN_DEVICE T load(T const* p) {
     return *p;
   }
+  QPN_DEVICE word4 load_words(word4 const* p) {
+    word4 v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(p));
+    return v;
+  }
   template <class T>
   QPN_DEVICE void store(T* p, T value) {
     *p = value;
@@ -57,6 +64,10 @@ struct device_lane {
   }
 
   QPN_DEVICE void sync_warp() { __syncwarp(); }
+  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads.
+  QPN_DEVICE void sync_pair() {
+    asm volatile("bar.sync %0, 64;" ::"r"(threadIdx.x / 64 + 1) : "memory");
+  }
   QPN_DEVICE void sync_block() { __syncthreads(); }
   QPN_DEVICE void fence_device() { __threadfence(); }
   QPN_DEVICE std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
@@ -112,6 +123,26 @@ struct device_lane {
     return value;
   }
   QPN_DEVICE float exp(float x) { return expf(x); }
+};
+
+/// The lane of a GEMM, whose row blocks are the fastest dimension of the grid. Its indices are read
+/// again for every use: what follows from them is not worth a register of the main loop.
+struct gemm_lane : device_lane {
+  QPN_DEVICE int thread() const {
+    int value;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(value));
+    return value;
+  }
+  QPN_DEVICE int block() const {
+    int value;
+    asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(value));
+    return value;
+  }
+  QPN_DEVICE int row_block() const {
+    int value;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(value));
+    return value;
+  }
 };
 
 }  // namespace qpn::detail::sm70
