@@ -24,6 +24,7 @@ constexpr int counts[] = {1, 2, 3, 20, 32, 33, 64};
 
 gemm_problem candidates_problem(int candidates) {
   gemm_problem problem = f32_problem();
+  problem.max_m = gemm_candidates_max_m;
   problem.candidates = candidates;
   return problem;
 }

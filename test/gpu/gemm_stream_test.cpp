@@ -24,6 +24,7 @@ TEST(gpu_gemm_launch, gives_the_same_bits_every_time) {
       random_source random(20);
       gpu_weight const weight = random_weight(kind, n, 4096, random);
       gemm_problem problem = f32_problem();
+      problem.max_m = gemm_candidates_max_m;
       problem.candidates = n == 64 ? 1 : 20;
       gpu_gemm const gemm(weight, problem);
       gpu_call call(gemm, random_operands(weight, 13, random));

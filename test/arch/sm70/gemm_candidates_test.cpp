@@ -24,6 +24,7 @@ gemm_case candidates_case(int candidates, std::int64_t m, std::int64_t n) {
   c.m = m;
   c.n = n;
   c.problem.y_type = dtype::f32;
+  c.problem.max_m = gemm_candidates_max_m;
   c.problem.candidates = candidates;
   return c;
 }
