@@ -112,20 +112,21 @@ TEST(gemm_plan, is_emulated_where_the_instruction_is) {
 
 TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
   for (std::int64_t n : {1, 64, 5120, 62080}) {
-    for (std::int64_t max_m : {0, 8, 9, 16}) {
+    for (std::int64_t max_m : {0, 8, 9, 16, 17, 32, 33, 64, 65, 96}) {
       gemm_problem problem;
       problem.max_m = max_m;
       gemm_plan<nvfp4> const plan = plan_of<nvfp4>(nvfp4_layout(n, 5120), problem);
       detail::work_split const split = detail::split_of<nvfp4>(plan.layout);
       auto* const base = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
       detail::gemm_workspace const placed = detail::place_workspace(split, max_m, base, 0);
-      std::int64_t const rows = max_m > 8 ? 16 : 8;
+      std::int64_t const blocks = max_m <= 32 ? 1 : max_m <= 64 ? 2 : 3;
+      std::int64_t const rows = max_m > 16 ? 32 * blocks : max_m > 8 ? 16 : 8;
       auto const at = [base](void const* part) {
         return static_cast<std::byte const*>(part) - base;
       };
       EXPECT_EQ(at(placed.tickets), 0);
-      EXPECT_GE(at(placed.argmax_ticket), 4 * split.tile_groups);
-      EXPECT_GE(at(placed.argmax_keys), at(placed.argmax_ticket) + 4);
+      EXPECT_GE(at(placed.argmax_ticket), 4 * blocks * split.tile_groups);
+      EXPECT_GE(at(placed.argmax_keys), at(placed.argmax_ticket) + 4 * blocks);
       EXPECT_GE(static_cast<std::int64_t>(placed.zero_bytes), at(placed.argmax_keys) + 8 * rows);
       EXPECT_EQ(at(placed.planes), static_cast<std::int64_t>(placed.zero_bytes));
       EXPECT_GE(static_cast<std::int64_t>(placed.bytes),
@@ -150,10 +151,21 @@ std::string name_of(gemm_plan<Format> const& plan, std::int64_t m) {
   return route_name(route(plan, m));
 }
 
-TEST(gemm_route, takes_a_second_row_tile_beyond_eight_rows) {
+TEST(gemm_route, takes_two_row_tiles_beyond_eight_rows_and_four_beyond_sixteen) {
   auto const plan = plan_of<nvfp4>(nvfp4_layout());
-  for (std::int64_t m = 1; m <= 16; ++m) {
-    EXPECT_EQ(name_of(plan, m), m <= 8 ? "sm70/nvfp4/mt1" : "sm70/nvfp4/mt2") << "m " << m;
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    EXPECT_EQ(name_of(plan, m), m <= 8    ? "sm70/nvfp4/mt1"
+                                : m <= 16 ? "sm70/nvfp4/mt2"
+                                          : "sm70/nvfp4/mt4")
+        << "m " << m;
+  }
+}
+
+TEST(gemm_route, has_a_row_block_for_each_32_rows) {
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    std::int64_t const blocks = detail::row_blocks_of(m);
+    EXPECT_GE(blocks * detail::row_block_m, m);
+    EXPECT_LT((blocks - 1) * detail::row_block_m, m);
   }
 }
 
@@ -172,6 +184,7 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   };
   EXPECT_EQ(name_of(dense(dtype::bf16), 1), "sm70/bf16/mt1");
   EXPECT_EQ(name_of(dense(dtype::f16), 9), "sm70/f16/mt2");
+  EXPECT_EQ(name_of(dense(dtype::bf16), 96), "sm70/bf16/mt4");
 }
 
 // What check_gemm asks of a call. Addresses are never followed, so any numbers do.

@@ -156,6 +156,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
         if (--left == 0) break;
       }
     }
+    if (stage::pieces > 1) shape::sync_mates(lane);  // the last piece has been read, too
   }
 }
 
@@ -182,6 +183,7 @@ QPN_HD void stage_steps(Lane& lane, gemm_params const& p, int first, int count) 
     }
     if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
   }
+  if (ByWords && stage::pieces > 1 && count > 0) shape::sync_mates(lane);
 }
 
 /// acc += x w^T over the warp's share of a part in a round: by words where the alignment of x and k allow it.
@@ -244,11 +246,14 @@ QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
     }
 
     part = lane.template shared_load<run_part>(slot);
+    // On their way while planes and tickets are.
+    column_factors const factors =
+        load_column_factors(lane, p.epilogue, part.group, lane.thread() % warp_lanes);
     bool const whole = part.count == steps;
     bool const finished =
         whole ? has_run
               : add_planes<Operand, RowTiles>(lane, p, has_run, run, part.group, sum);
-    if (finished) finish_group<Operand, RowTiles>(lane, p, part.group, sum);
+    if (finished) finish_group<Operand, RowTiles>(lane, p, factors, part.group, sum);
     // Another team of the CTA may have finished its group: all come to the barriers.
     if (p.epilogue.argmax && (shape::teams > 1 || finished)) {
       finish_argmax<Operand, RowTiles>(lane, p, finished);
