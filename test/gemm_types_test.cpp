@@ -273,10 +273,21 @@ std::string name_of(gemm_plan<Format> const& plan, std::int64_t m) {
   return route_name(route(plan, m));
 }
 
-TEST(gemm_route, takes_a_second_row_tile_beyond_eight_rows) {
+TEST(gemm_route, takes_two_row_tiles_beyond_eight_rows_and_four_beyond_sixteen) {
   auto const plan = plan_of<nvfp4>(nvfp4_layout());
-  for (std::int64_t m = 1; m <= 16; ++m) {
-    EXPECT_EQ(name_of(plan, m), m <= 8 ? "sm70/nvfp4/mt1" : "sm70/nvfp4/mt2") << "m " << m;
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    EXPECT_EQ(name_of(plan, m), m <= 8    ? "sm70/nvfp4/mt1"
+                                : m <= 16 ? "sm70/nvfp4/mt2"
+                                          : "sm70/nvfp4/mt4")
+        << "m " << m;
+  }
+}
+
+TEST(gemm_route, has_a_row_block_for_each_32_rows) {
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    std::int64_t const blocks = detail::row_blocks_of(m);
+    EXPECT_GE(blocks * detail::row_block_m, m);
+    EXPECT_LT((blocks - 1) * detail::row_block_m, m);
   }
 }
 
@@ -326,6 +337,7 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   };
   EXPECT_EQ(name_of(dense(dtype::bf16), 1), "sm70/bf16/mt1");
   EXPECT_EQ(name_of(dense(dtype::f16), 9), "sm70/f16/mt2");
+  EXPECT_EQ(name_of(dense(dtype::bf16), 96), "sm70/bf16/mt4");
 }
 
 // What check_gemm asks of a call. Addresses are never followed, so any numbers do.

@@ -11,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/emulator/expect.hpp"
@@ -234,6 +235,55 @@ TEST(emulator_collectives, a_block_that_is_stuck_does_not_stop_the_others) {
   EXPECT_EQ(returned, (std::vector<int>{32, 32, 0, 32, 32, 32, 32, 32}));
 }
 
+TEST(emulator_collectives, a_barrier_of_a_pair_orders_its_two_warps_and_no_others) {
+  // Each thread writes its word, then reads that of the thread `apart` further on, then, behind
+  // another barrier, overwrites what was read.
+  auto const run_with = [](int apart, bool first, bool second) {
+    return emulate({.blocks = 1, .threads = 128, .shared_bytes = 512, .seed = 5},
+                   [=](emulated_lane& lane) {
+                     int const other = (lane.thread() + apart) % 128;
+                     lane.shared_store(4 * lane.thread(), lane.thread());
+                     if (first) lane.sync_pair();
+                     int const read = lane.shared_load<int>(4 * other);
+                     if (second) lane.sync_pair();
+                     lane.shared_store(4 * lane.thread(), read);
+                   });
+  };
+  auto const within_pairs = [&](bool first, bool second) {
+    return emulate({.blocks = 1, .threads = 128, .shared_bytes = 512, .seed = 5},
+                   [=](emulated_lane& lane) {
+                     int const other = lane.thread() ^ 33;
+                     lane.shared_store(4 * lane.thread(), lane.thread());
+                     if (first) lane.sync_pair();
+                     int const read = lane.shared_load<int>(4 * other);
+                     EXPECT_TRUE(read == other || !first || !second);
+                     if (second) lane.sync_pair();
+                     lane.shared_store(4 * lane.thread(), read);
+                   });
+  };
+  EXPECT_TRUE(within_pairs(true, true).ok()) << within_pairs(true, true).text();
+  EXPECT_FALSE(within_pairs(false, true).ok());
+  EXPECT_FALSE(within_pairs(true, false).ok());
+  EXPECT_FALSE(run_with(64, true, true).ok());
+}
+
+TEST(emulator_collectives, a_warp_that_has_returned_is_missed_by_its_pair) {
+  emulation_report const report = emulate({.blocks = 1, .threads = 128}, [](emulated_lane& lane) {
+    if (lane.thread() / 32 != 2) lane.sync_pair();
+  });
+  expect_error(report, "block 0: warps 0-2 have returned, warp 3 waits at sync_pair");
+}
+
+TEST(emulator_collectives, pairs_of_a_block_need_not_keep_step) {
+  emulation_report const report =
+      emulate({.blocks = 2, .threads = 256, .seed = 3}, [](emulated_lane& lane) {
+        for (int i = 0; i < lane.thread() / 64; ++i) lane.sync_pair();
+        lane.sync_block();
+        lane.sync_pair();
+      });
+  EXPECT_TRUE(report.ok()) << report.text();
+}
+
 TEST(emulator_collectives, an_exception_is_reported_with_its_thread) {
   emulation_report const report = emulate({.blocks = 2, .threads = 64}, [](emulated_lane& lane) {
     if (lane.block() == 1 && lane.thread() == 40) throw std::runtime_error("no such row");
@@ -354,6 +404,17 @@ TEST(emulator_schedule, blocks_run_one_after_another_in_the_order_asked_for) {
   EXPECT_EQ(orders.size(), 10u);
 }
 
+TEST(emulator_schedule, row_blocks_of_a_block_follow_each_other) {
+  std::vector<std::pair<int, int>> begun;
+  emulation_report const report =
+      emulate({.blocks = 3, .row_blocks = 2, .threads = 32}, [&](emulated_lane& lane) {
+        if (lane.thread() == 0) begun.emplace_back(lane.block(), lane.row_block());
+      });
+  EXPECT_TRUE(report.ok()) << report.text();
+  EXPECT_EQ(begun,
+            (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}, {2, 1}}));
+}
+
 TEST(emulator_schedule, resident_blocks_take_turns) {
   EXPECT_EQ(observe(cta_order::ascending, 1, 1).changes, 11);
   EXPECT_GT(observe(cta_order::ascending, 3, 1).changes, 11);
@@ -410,6 +471,7 @@ TEST(emulator_schedule, options_that_make_no_sense_are_refused) {
     EXPECT_THROW((void)emulate(options, [](emulated_lane&) {}), std::invalid_argument);
   };
   refused({.blocks = 0});
+  refused({.row_blocks = 0});
   refused({.threads = 0});
   refused({.threads = 40});
   refused({.threads = 1056});

@@ -98,8 +98,7 @@ QPN_HD void dense_epilogue_program(Lane& lane, dense_epilogue_params const& p) n
   std::int64_t const column = (p.first_group + group) * panel_unit + id;
   float const low = column < p.epilogue.n ? lane.load(at) : 0.0f;
   float const high = column + tile_n < p.epilogue.n ? lane.load(at + tile_n) : 0.0f;
-  std::uint64_t no_keys[2];
-  finish_columns(lane, p.epilogue, p.first_group + group, row, id, low, high, no_keys);
+  finish_columns(lane, p.epilogue, p.first_group + group, row, id, low, high);
 }
 
 }  // namespace qpn::detail

@@ -60,16 +60,37 @@ struct epilogue_params {
   return type == dtype::f16 ? decode_f16(code) : decode_bf16(code);
 }
 
-/// The sum of weight row `column` (< n) scaled, plus bias.
+/// What a lane needs to finish its two columns of a tile group, whatever the row: loaded before the
+/// sums are known, nothing waits for it.
+struct column_factors {
+  float scale[2] = {1.0f, 1.0f};
+  float bias[2] = {0.0f, 0.0f};
+};
+
+/// Columns are weight rows 64 * group + id and 64 * group + 32 + id.
 template <class Lane>
-[[nodiscard]] QPN_HD float scaled_sum(Lane& lane, epilogue_params const& p, std::int64_t column,
-                                      float sum) noexcept {
-  float value = sum * p.code_scale;
-  if (p.scale != scale_mode::none) {
-    std::int64_t const at = p.scale == scale_mode::tensor ? column / tile_n : column;
-    value *= lane.load(p.scales + at);
+[[nodiscard]] QPN_HD column_factors load_column_factors(Lane& lane, epilogue_params const& p,
+                                                        std::int64_t group, int id) noexcept {
+  column_factors factors;
+  for (int tile = 0; tile < 2; ++tile) {
+    std::int64_t const column = 2 * tile_n * group + tile * tile_n + id;
+    if (column >= p.n) continue;
+    if (p.scale != scale_mode::none) {
+      std::int64_t const at = p.scale == scale_mode::tensor ? column / tile_n : column;
+      factors.scale[tile] = lane.load(p.scales + at);
+    }
+    if (p.bias != nullptr) factors.bias[tile] = lane.load(p.bias + column);
   }
-  if (p.bias != nullptr) value += lane.load(p.bias + column);
+  return factors;
+}
+
+/// The sum of a weight row of the tile scaled, plus bias.
+[[nodiscard]] QPN_HD inline float scaled_sum(epilogue_params const& p,
+                                             column_factors const& factors, int tile,
+                                             float sum) noexcept {
+  float value = sum * p.code_scale;
+  if (p.scale != scale_mode::none) value *= factors.scale[tile];
+  if (p.bias != nullptr) value += factors.bias[tile];
   return value;
 }
 
@@ -96,14 +117,14 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
 /// 64 * group + id and 64 * group + 32 + id. Where candidates are wanted, key gets those of the two
 /// columns.
 template <class Lane>
-QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, std::int64_t group,
-                           std::int64_t row, int id, float low, float high,
+QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, column_factors const& factors,
+                           std::int64_t group, std::int64_t row, int id, float low, float high,
                            std::uint64_t (&key)[2]) noexcept {
   key[0] = key[1] = no_candidate;
   std::int64_t const column = 2 * tile_n * group + id;
   if (p.act == activation::silu_gate) {  // n is a multiple of 64
-    float const gate = scaled_sum(lane, p, column, low);
-    float const up = scaled_sum(lane, p, column + tile_n, high);
+    float const gate = scaled_sum(p, factors, 0, low);
+    float const up = scaled_sum(p, factors, 1, high);
     store_result(lane, p, row, tile_n * group + id, gate / (1.0f + lane.exp(-gate)) * up);
     return;
   }
@@ -111,12 +132,21 @@ QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, std::int64_t gr
   for (int tile = 0; tile < 2; ++tile) {
     std::int64_t const at = column + tile * tile_n;
     if (at >= p.n) continue;
-    float const value = scaled_sum(lane, p, at, tile == 0 ? low : high);
+    float const value = scaled_sum(p, factors, tile, tile == 0 ? low : high);
     if (p.y != nullptr) store_result(lane, p, row, at, value);
     if (p.candidates != 0 && at < p.eligible_n) {
       key[tile] = candidate_key(value, p.first_id + static_cast<std::uint32_t>(at));
     }
   }
+}
+
+/// The same without candidates, and with factors that are loaded here.
+template <class Lane>
+QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, std::int64_t group,
+                           std::int64_t row, int id, float low, float high) noexcept {
+  std::uint64_t no_keys[2];
+  finish_columns(lane, p, load_column_factors(lane, p, group, id), group, row, id, low, high,
+                 no_keys);
 }
 
 }  // namespace detail

@@ -311,8 +311,8 @@ void expect_one_read_for_each_row_block(weight_kind kind, std::int64_t n, std::i
 TEST(gemm_row_blocks, a_weight_is_read_once_for_each_32_rows_and_by_neighbours) {
   expect_one_read_for_each_row_block<nvfp4>(nvfp4_tensor, 256, 1040, true);
   expect_one_read_for_each_row_block<nvfp4>(nvfp4_tensor, 140, 1040, false);
-  expect_one_read_for_each_row_block<fp8>(fp8_tensor, 128, 528, true);
-  expect_one_read_for_each_row_block<dense16>(f16_dense, 128, 272, true);
+  expect_one_read_for_each_row_block<fp8>(fp8_tensor, 256, 528, true);
+  expect_one_read_for_each_row_block<dense16>(f16_dense, 128, 512, true);
   expect_one_read_for_each_row_block<dense16>(bf16_dense, 65, 256, true);
 }
 

@@ -236,10 +236,13 @@ QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) 
     sum_part(has_run, sum);
 
     part = lane.template shared_load<run_part>(slot);
+    // On their way while planes and tickets are.
+    column_factors const factors =
+        load_column_factors(lane, p.epilogue, part.group, lane.thread() % warp_lanes);
     bool const whole = part.count == steps;
     bool const finished =
         whole ? has_run : add_planes<Operand, RowTiles>(lane, p, has_run, run, part.group, sum);
-    if (finished) finish_group<Operand, RowTiles>(lane, p, part.group, sum);
+    if (finished) finish_group<Operand, RowTiles>(lane, p, factors, part.group, sum);
     // Another team of the CTA may have finished its group: all come to the barriers.
     if (p.epilogue.candidates != 0 && (shape::teams > 1 || finished)) {
       finish_candidates<Operand, RowTiles>(lane, p, finished);

@@ -109,7 +109,10 @@ struct shared_layout {
   static constexpr int row_bytes = (chunks + 1) * 16;
   static constexpr int x_bytes = RowTiles * tile_m * row_bytes;  ///< of a warp and its mates
   static constexpr int sum_row_floats = group_n + 4;
-  static constexpr int warp_sums_bytes = tile_m * sum_row_floats * 4;
+  /// Row tiles whose sums are in shared memory at once: two where they fit 48 KB, which a kernel
+  /// has without asking for more.
+  static constexpr int sum_tiles = RowTiles > 1 && shape::teams* shape::warps <= 8 ? 2 : 1;
+  static constexpr int warp_sums_bytes = sum_tiles * tile_m * sum_row_floats * 4;
   static constexpr int team_sums_bytes = shape::warps * warp_sums_bytes;
   static constexpr int all_x_bytes = shape::warps * x_bytes;
   static constexpr int all_sums_bytes = shape::teams * team_sums_bytes;

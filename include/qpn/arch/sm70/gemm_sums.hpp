@@ -17,7 +17,7 @@
 namespace qpn::detail::sm70 {
 
 /// Adds the sums of a team's warps, shares of one round, to those of the rounds before, in their
-/// order: one row tile after the other. Of `sum` a lane gets the rows of its warp, columns id and
+/// order: some row tiles at a time. Of `sum` a lane gets the rows of its warp, columns id and
 /// id + 32 of the group.
 template <class Operand, int RowTiles, class Lane>
 QPN_HD void add_warps(
@@ -25,30 +25,34 @@ QPN_HD void add_warps(
     float (&sum)[cta_shape<Operand, RowTiles>::rows_per_warp][tiles_per_group]) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
-  constexpr int rows_per_tile = tile_m / shape::warps;
+  constexpr int row_floats = shared::sum_row_floats;
+  constexpr int rows_at_once = shared::sum_tiles * tile_m / shape::warps;  ///< of a warp
   int const id = lane.thread() % warp_lanes;
   int const warp = shape::warp(lane);
   int const sums = shape::team(lane) * shared::team_sums_bytes;
   QPN_UNROLL
-  for (int i = 0; i < RowTiles; ++i) {
-    lane.sync_block();  // the shared memory's last user, loop or row tile, is done with it
+  for (int first = 0; first < RowTiles; first += shared::sum_tiles) {
+    lane.sync_block();  // the shared memory's last user, loop or row tiles, is done with it
     QPN_UNROLL
-    for (int tile = 0; tile < tiles_per_group; ++tile) {
+    for (int i = 0; i < shared::sum_tiles; ++i) {
       QPN_UNROLL
-      for (int j = 0; j < 8; j += 2) {
-        int const at = accumulator_row(id, j) * shared::sum_row_floats +
-                       tile * static_cast<int>(tile_n) + accumulator_weight_row(id, j);
-        lane.shared_store(sums + warp * shared::warp_sums_bytes + 4 * at,
-                          float2_pair{acc[i][tile][j], acc[i][tile][j + 1]});
+      for (int tile = 0; tile < tiles_per_group; ++tile) {
+        QPN_UNROLL
+        for (int j = 0; j < 8; j += 2) {
+          int const at = (i * tile_m + accumulator_row(id, j)) * row_floats +
+                         tile * static_cast<int>(tile_n) + accumulator_weight_row(id, j);
+          lane.shared_store(sums + warp * shared::warp_sums_bytes + 4 * at,
+                            float2_pair{acc[first + i][tile][j], acc[first + i][tile][j + 1]});
+        }
       }
     }
     lane.sync_block();  // all warps' sums are in shared memory
     QPN_UNROLL
-    for (int row = 0; row < rows_per_tile; ++row) {
+    for (int row = 0; row < rows_at_once; ++row) {
       QPN_UNROLL
       for (int tile = 0; tile < tiles_per_group; ++tile) {
-        float& total = sum[i * rows_per_tile + row][tile];
-        int const at = sums + 4 * ((row * shape::warps + warp) * shared::sum_row_floats +
+        float& total = sum[first * tile_m / shape::warps + row][tile];
+        int const at = sums + 4 * ((row * shape::warps + warp) * row_floats +
                                    tile * static_cast<int>(tile_n) + id);
         QPN_UNROLL
         for (int other = 0; other < shape::warps; ++other) {
@@ -100,7 +104,7 @@ QPN_HD void clear_candidates(Lane& lane, gemm_params const& p) noexcept {
 /// Stores the finished sums of a tile group, and offers each row's candidates.
 template <class Operand, int RowTiles, class Lane>
 QPN_HD void finish_group(
-    Lane& lane, gemm_params const& p, int group,
+    Lane& lane, gemm_params const& p, column_factors const& factors, int group,
     float const (&sum)[cta_shape<Operand, RowTiles>::rows_per_warp][tiles_per_group]) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   constexpr int listed_rows = shape::lists_candidates ? shape::rows_per_warp : 1;
@@ -114,7 +118,7 @@ QPN_HD void finish_group(
     int const row = first + i * shape::warps;
     if (row >= p.m) continue;  // the whole warp
     auto& mine = key[shape::lists_candidates ? i : 0];
-    finish_columns(lane, p.epilogue, group, row, id, sum[i][0], sum[i][1], mine);
+    finish_columns(lane, p.epilogue, factors, group, row, id, sum[i][0], sum[i][1], mine);
     if (p.epilogue.candidates != 1) continue;
     std::uint64_t const best = warp_max(lane, mine[0] > mine[1] ? mine[0] : mine[1]);
     if (id == 0) lane.atomic_max(p.best_keys + row, best);
@@ -212,14 +216,31 @@ template <class Operand, int RowTiles, class Lane>
                                            static_cast<std::uint32_t>(count))) {
     return false;
   }
-  for (std::int32_t c = 0; c < count; ++c) {
-    float const* const other = place(first + c);
+  constexpr int at_once = 4;  // planes whose loads wait for each other
+  QPN_NO_UNROLL
+  for (std::int32_t c = 0; c < count; c += at_once) {
+    float part[at_once][shape::rows_per_warp][tiles_per_group] = {};
     QPN_UNROLL
-    for (int i = 0; i < shape::rows_per_warp; ++i) {
+    for (int j = 0; j < at_once; ++j) {
+      if (c + j >= count) continue;
+      float const* const other = place(first + c + j);
       QPN_UNROLL
-      for (int tile = 0; tile < tiles_per_group; ++tile) {
-        float const part = lane.load_volatile(other + within(i, tile));
-        sum[i][tile] = c == 0 ? part : sum[i][tile] + part;
+      for (int i = 0; i < shape::rows_per_warp; ++i) {
+        QPN_UNROLL
+        for (int tile = 0; tile < tiles_per_group; ++tile) {
+          part[j][i][tile] = lane.load_volatile(other + within(i, tile));
+        }
+      }
+    }
+    QPN_UNROLL
+    for (int j = 0; j < at_once; ++j) {
+      if (c + j >= count) continue;
+      QPN_UNROLL
+      for (int i = 0; i < shape::rows_per_warp; ++i) {
+        QPN_UNROLL
+        for (int tile = 0; tile < tiles_per_group; ++tile) {
+          sum[i][tile] = c + j == 0 ? part[j][i][tile] : sum[i][tile] + part[j][i][tile];
+        }
       }
     }
   }

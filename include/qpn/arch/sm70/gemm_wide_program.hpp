@@ -354,8 +354,7 @@ QPN_HD void finish_wide(Lane& lane, gemm_wide_params const& p, wide_place const&
       int const at = sums + 4 * (i * shared::sum_row_floats + id);
       float const low = lane.template shared_load<float>(at);
       float const high = lane.template shared_load<float>(at + 4 * static_cast<int>(tile_n));
-      std::uint64_t no_keys[2];
-      finish_columns(lane, p.epilogue, place.group, row, id, low, high, no_keys);
+      finish_columns(lane, p.epilogue, place.group, row, id, low, high);
     }
     lane.sync_warp();  // every lane has read the row tile before it is overwritten
   }
