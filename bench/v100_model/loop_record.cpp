@@ -110,7 +110,7 @@ loop_record record_turns(int turns, std::int64_t k, int m) {
   p.ldx = ldx;
   p.k = ldx;
   p.m = m;
-  p.x_by_words = true;
+  p.word_steps = static_cast<int>(turns);
 
   constexpr int mates = cta_shape<Operand, RowTiles>::mates / detail::warp_lanes;
   loop_record sum;

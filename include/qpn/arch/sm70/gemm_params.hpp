@@ -23,7 +23,8 @@ template <class Operand, int RowTiles, class Format>
   p.ldx = args.ldx;
   p.k = layout.k;
   p.m = static_cast<int>(args.m);
-  p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
+  bool const by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
+  p.word_steps = by_words ? static_cast<int>(layout.k / Operand::record_k) : 0;
 
   gemm_workspace const placed = place_workspace(
       p.split, plan.problem, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);

@@ -200,8 +200,7 @@ QPN_HD void multiply_part(Lane& lane, gemm_params const& p, int round,
     int const share = round * shape::warps + shape::warp(lane);
     int const first = part.first + part.count * share / shares_per_part;
     int const end = part.first + part.count * (share + 1) / shares_per_part;
-    int const whole = p.x_by_words ? static_cast<int>(p.k / Operand::record_k) : 0;
-    int const middle = whole < first ? first : whole < end ? whole : end;
+    int const middle = p.word_steps < first ? first : p.word_steps < end ? p.word_steps : end;
     return {part.group, first, middle - first, end - middle};
   };
   step_share const words = my_share();
@@ -220,10 +219,12 @@ QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) 
   int const steps = static_cast<int>(p.split.steps);
   bool const has_run = shape::team(lane) == 0 || p.team_runs != 0;
   // A team without a run goes through the parts of its mates'.
-  int const run = lane.block() + (has_run ? shape::team(lane) * p.team_runs : 0);
-  int const first_unit = static_cast<int>(p.split.first_unit(run));
+  auto const run = [&]() -> std::int32_t {
+    return lane.keep(lane.block()) + (has_run ? shape::team(lane) * p.team_runs : 0);
+  };
+  int const first_unit = static_cast<int>(p.split.first_unit(run()));
   run_part part{first_unit / steps, first_unit % steps, 0,
-                static_cast<int>(p.split.last_unit(run)) - first_unit};
+                static_cast<int>(p.split.last_unit(run())) - first_unit};
   if constexpr (shape::lists_candidates) {
     if (p.epilogue.candidates > 1) clear_candidates<Operand, RowTiles>(lane, p);
   }
@@ -241,7 +242,7 @@ QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) 
         load_column_factors(lane, p.epilogue, part.group, lane.thread() % warp_lanes);
     bool const whole = part.count == steps;
     bool const finished =
-        whole ? has_run : add_planes<Operand, RowTiles>(lane, p, has_run, run, part.group, sum);
+        whole ? has_run : add_planes<Operand, RowTiles>(lane, p, has_run, run(), part.group, sum);
     if (finished) finish_group<Operand, RowTiles>(lane, p, factors, part.group, sum);
     // Another team of the CTA may have finished its group: all come to the barriers.
     if (p.epilogue.candidates != 0 && (shape::teams > 1 || finished)) {

@@ -74,7 +74,9 @@ struct gemm_params {
   std::int64_t ldx = 0;
   std::int64_t k = 0;
   int m = 0;
-  bool x_by_words = false;  ///< x is 16-byte aligned and ldx a multiple of 8
+  /// Steps of a tile group whose x is loaded 16 bytes at a time: those that end at k or before,
+  /// where x is 16-byte aligned and ldx a multiple of 8, else none.
+  int word_steps = 0;
 
   // Workspace. Tickets and keys are 0 before and after every launch.
   float* planes = nullptr;                    ///< [row blocks][runs][2][block_m][64]
