@@ -35,13 +35,6 @@ gemm_problem dense_problem(gpu_weight const& weight, std::int64_t max_m,
   return problem;
 }
 
-gemm_operands random_operands(gpu_weight const& weight, std::int64_t m, random_source& random) {
-  gemm_operands operands;
-  operands.m = m;
-  operands.x = random_x(m, weight.layout().k, random);
-  return operands;
-}
-
 class gpu_gemm_wide_kind : public testing::TestWithParam<weight_kind> {
  protected:
   /// A length that ends anywhere in a step; nvfp4 has it in groups of 16.
