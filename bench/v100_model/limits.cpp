@@ -57,8 +57,8 @@ void judge_row(model_row const& row, std::vector<std::string>& misses) {
   if (row.ratio() > limit) {
     bottleneck const busiest = row.busiest();
     misses.push_back(where + ": " + fixed(row.us, 2) + " us are " + fixed(row.ratio(), 3) +
-                     " of the modelled read, " + fixed(limit, 2) + " are allowed; " +
-                     busiest.name + " is busy for " + fixed(100 * busiest.share_of_dram, 0) +
+                     " of the modelled read, " + fixed(limit, 2) + " are allowed; " + busiest.name +
+                     " is busy for " + fixed(100 * busiest.share_of_dram, 0) +
                      " % of memory's time, and " + fixed(work.tail_us(), 2) +
                      " us pass after the last weight, in which the warps' sums of " +
                      std::to_string(row.launch.kernel->row_tiles) +

@@ -54,9 +54,9 @@ std::vector<warp_access> in_step(std::vector<recording_lane> const& lanes) {
 }
 
 constexpr double loop_record::*loop_fields[] = {
-    &loop_record::weight_bytes,  &loop_record::activation_bytes,  &loop_record::weight_loads,
-    &loop_record::activation_loads, &loop_record::shared_loads,   &loop_record::shared_stores,
-    &loop_record::products,      &loop_record::weight_wavefronts, &loop_record::wavefronts,
+    &loop_record::weight_bytes,     &loop_record::activation_bytes,  &loop_record::weight_loads,
+    &loop_record::activation_loads, &loop_record::shared_loads,      &loop_record::shared_stores,
+    &loop_record::products,         &loop_record::weight_wavefronts, &loop_record::wavefronts,
     &loop_record::conflicts};
 
 void add_access(warp_access const& access, loop_record& sum) {

@@ -103,14 +103,14 @@ std::string kernels_section(std::vector<model_row> const& rows, sass_table const
     auto const count = [&](char const* key) { return fixed(sass[key], 0); };
     auto const per_turn = [&](char const* key) { return fixed(sass[key] / turns, 0); };
     bottleneck const busiest = widest->busiest();
-    text +=
-        line_of({kernel.name, count("registers"), count("spills"), count("loop_bytes"),
-                 per_turn("instructions"), fixed(widest->instructions_per_weight(), 2),
-                 per_turn("alu"), per_turn("fma"), per_turn("fp16"), per_turn("xu"),
-                 per_turn("tensor"), per_turn("lsu"), per_turn("stall_cycles"), fixed(work.turn.wavefronts, 0),
-                 fixed(widest->launch.loop.conflicts + widest->launch.reduction.conflicts, 0),
-                 fixed(work.bytes_in_flight(), 0),
-                 std::string(busiest.name) + ", " + fixed(100 * busiest.share_of_dram, 0) + " %"});
+    text += line_of(
+        {kernel.name, count("registers"), count("spills"), count("loop_bytes"),
+         per_turn("instructions"), fixed(widest->instructions_per_weight(), 2), per_turn("alu"),
+         per_turn("fma"), per_turn("fp16"), per_turn("xu"), per_turn("tensor"), per_turn("lsu"),
+         per_turn("stall_cycles"), fixed(work.turn.wavefronts, 0),
+         fixed(widest->launch.loop.conflicts + widest->launch.reduction.conflicts, 0),
+         fixed(work.bytes_in_flight(), 0),
+         std::string(busiest.name) + ", " + fixed(100 * busiest.share_of_dram, 0) + " %"});
   }
   return text;
 }
@@ -145,10 +145,10 @@ std::string rows_section(std::vector<model_row> const& rows) {
 
 /// The largest ratio among the rows with a target, with other constants.
 std::string sensitivity_section(sass_table const& table, fitted_constants const& constants) {
-  std::string text = "### If a fitted constant were another\n\n" +
-                     head_of({"constants", "error of the fit", "error held out",
-                              "largest us / read, m up to 8", "m = 16", "m = 32", "m = 64",
-                              "m = 96"});
+  std::string text =
+      "### If a fitted constant were another\n\n" +
+      head_of({"constants", "error of the fit", "error held out", "largest us / read, m up to 8",
+               "m = 16", "m = 32", "m = 64", "m = 96"});
   struct variant {
     char const* what;
     fitted_constants constants;

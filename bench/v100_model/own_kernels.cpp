@@ -24,8 +24,7 @@ constexpr own_kernel kernels[] = {
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 2>"},
     {format_id::nvfp4, dtype::e2m1, 4, 96, "nvfp4 mt4",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 4>"},
-    {format_id::fp8, dtype::e4m3, 1, 8, "fp8 mt1",
-     "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
+    {format_id::fp8, dtype::e4m3, 1, 8, "fp8 mt1", "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
     {format_id::fp8, dtype::e4m3, 2, 16, "fp8 mt2",
      "gemm_kernel<weight_operand<fp8, (dtype)1>, 2>"},
     {format_id::fp8, dtype::e4m3, 4, 96, "fp8 mt4",
@@ -63,7 +62,8 @@ void expect_equal(own_kernel const& kernel, char const* what, double in_sass, do
 /// Turns that one pass of the loop in the machine code makes.
 double turns_of_loop(own_kernel const& kernel, sass_kernel const& sass, loop_record const& loop) {
   double const turns = sass["tensor"] / (4 * loop.products);
-  expect_equal(kernel, "HMMA", sass["tensor"], 4 * loop.products * std::max(1.0, std::round(turns)));
+  expect_equal(kernel, "HMMA", sass["tensor"],
+               4 * loop.products * std::max(1.0, std::round(turns)));
   return turns;
 }
 
@@ -94,8 +94,8 @@ loop_turn turn_of(own_kernel const& kernel, sass_kernel const& sass, shape_recor
 double add_warps_cycles(own_kernel const& kernel, shape_record const& shape,
                         reduction_record const& record, int residents) {
   int const passes = kernel.row_tiles / shape.sum_tiles;
-  double const wavefronts = shape.teams * shape.warps *
-                            (record.store_wavefronts + record.load_wavefronts) / passes;
+  double const wavefronts =
+      shape.teams * shape.warps * (record.store_wavefronts + record.load_wavefronts) / passes;
   return passes * shared_sum_cycles(2, wavefronts, residents);
 }
 
@@ -117,8 +117,8 @@ double finish_whole_cycles() {
 }
 
 /// The parts of the CTA whose first team has run c of the split: the run, cut where a tile group
-/// ends, and cut into the rounds of a team. A second team with a run does the same at the same time,
-/// half of all tile groups further on.
+/// ends, and cut into the rounds of a team. A second team with a run does the same at the same
+/// time, half of all tile groups further on.
 std::vector<launch_part> parts_of(work_split const& split, shape_record const& shape,
                                   double add_warps, bool both_teams, std::int64_t c) {
   std::vector<launch_part> parts;

@@ -48,7 +48,8 @@ model_row make_row(sass_table const& table, model_shape const& shape, int m,
 std::vector<model_row> make_rows(sass_table const& table, fitted_constants const& constants) {
   std::vector<model_row> rows;
   for (model_shape const& shape : shapes) {
-    for (int const m : {1, 2, 4, 8, 16, 32, 64, 96}) rows.push_back(make_row(table, shape, m, constants));
+    for (int const m : {1, 2, 4, 8, 16, 32, 64, 96})
+      rows.push_back(make_row(table, shape, m, constants));
   }
   return rows;
 }

@@ -40,8 +40,10 @@ std::string svg_of(std::vector<model_row> const& rows) {
     bars += text_at(left - 8, y + bar_height - 2, "end",
                     std::string(format_name(row.shape)) + " " + shape_name(row.shape) +
                         ", m = " + std::to_string(row.m));
-    bars +=
-        rectangle(left, y, x_of(row.gb_s()) - left, bar_height, row.m <= 8 ? "#4472a8" : row.m <= 16 ? "#7fa8d1" : "#a9c4e2");
+    bars += rectangle(left, y, x_of(row.gb_s()) - left, bar_height,
+                      row.m <= 8    ? "#4472a8"
+                      : row.m <= 16 ? "#7fa8d1"
+                                    : "#a9c4e2");
     bars += rectangle(x_of(read_gb_s_of_row) - 1, y - 2, 2, bar_height + 4, "#c0392b");
     if (auto const time = predecessor_time(row.shape.format, row.shape.n, row.shape.k, row.m)) {
       bars +=

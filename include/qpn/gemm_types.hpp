@@ -50,8 +50,8 @@ struct gemm_plan {
   std::size_t workspace_zero_bytes = 0;
 };
 
-/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16 two,
-/// beyond it four for each row block of 32.
+/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
+/// two, beyond it four for each row block of 32.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   return {gemm_arch::sm70, operand_of(plan.layout.code_type),

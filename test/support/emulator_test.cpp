@@ -252,10 +252,9 @@ TEST(emulator_collectives, a_barrier_of_a_pair_orders_its_two_warps_and_no_other
 }
 
 TEST(emulator_collectives, a_warp_that_has_returned_is_missed_by_its_pair) {
-  emulation_report const report =
-      emulate({.blocks = 1, .threads = 128}, [](emulated_lane& lane) {
-        if (lane.thread() / 32 != 2) lane.sync_pair();
-      });
+  emulation_report const report = emulate({.blocks = 1, .threads = 128}, [](emulated_lane& lane) {
+    if (lane.thread() / 32 != 2) lane.sync_pair();
+  });
   expect_error(report, "block 0: warps 0-2 have returned, warp 3 waits at sync_pair");
 }
 
@@ -391,13 +390,13 @@ TEST(emulator_schedule, blocks_run_one_after_another_in_the_order_asked_for) {
 
 TEST(emulator_schedule, row_blocks_of_a_block_follow_each_other) {
   std::vector<std::pair<int, int>> begun;
-  emulation_report const report = emulate(
-      {.blocks = 3, .row_blocks = 2, .threads = 32},
-      [&](emulated_lane& lane) {
+  emulation_report const report =
+      emulate({.blocks = 3, .row_blocks = 2, .threads = 32}, [&](emulated_lane& lane) {
         if (lane.thread() == 0) begun.emplace_back(lane.block(), lane.row_block());
       });
   EXPECT_TRUE(report.ok()) << report.text();
-  EXPECT_EQ(begun, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}, {2, 1}}));
+  EXPECT_EQ(begun,
+            (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}, {2, 1}}));
 }
 
 TEST(emulator_schedule, resident_blocks_take_turns) {

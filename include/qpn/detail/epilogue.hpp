@@ -135,9 +135,9 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
 /// 64 * group + id and 64 * group + 32 + id. Returns the lane's larger argmax key, 0 without one.
 template <class Lane>
 [[nodiscard]] QPN_HD std::uint64_t finish_columns(Lane& lane, epilogue_params const& p,
-                                                  column_factors const& factors,
-                                                  std::int64_t group, std::int64_t row, int id,
-                                                  float low, float high) noexcept {
+                                                  column_factors const& factors, std::int64_t group,
+                                                  std::int64_t row, int id, float low,
+                                                  float high) noexcept {
   std::int64_t const column = 2 * tile_n * group + id;
   if (p.act == activation::silu_gate) {  // n is a multiple of 64
     float const gate = scaled_sum(p, factors, 0, low);

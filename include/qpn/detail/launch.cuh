@@ -9,8 +9,8 @@
 
 namespace qpn::detail {
 
-/// Launches kernel(params); a number is a grid, too. Returns this launch's own error: one that an earlier call left behind
-/// stays where it is.
+/// Launches kernel(params); a number is a grid, too. Returns this launch's own error: one that an
+/// earlier call left behind stays where it is.
 template <class Params>
 [[nodiscard]] static cudaError_t launch(void (*kernel)(Params), dim3 grid, int threads,
                                         int shared_bytes, cudaStream_t stream,

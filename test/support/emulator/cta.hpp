@@ -63,7 +63,10 @@ class cta {
   friend class emulated_lane;
 
   [[nodiscard]] lane_moment moment(int thread) const {
-    return {block_, thread, now_, block_start_,
+    return {block_,
+            thread,
+            now_,
+            block_start_,
             pair_start_[static_cast<std::size_t>(thread / warp_lanes / 2)],
             warp_start_[static_cast<std::size_t>(thread / warp_lanes)]};
   }

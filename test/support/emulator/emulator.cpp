@@ -48,9 +48,14 @@ emulation_report emulate(emulation_options const& options,
   emulator_memory none;
   global_memory memory(options.memory != nullptr ? *options.memory : none,
                        options.blocks * options.row_blocks, options.threads, report);
-  launch_state launch{
-      options.row_blocks, options.threads, options.shared_bytes,         options.max_operations, program, report,
-      memory,          schedule_random(options.seed)};
+  launch_state launch{options.row_blocks,
+                      options.threads,
+                      options.shared_bytes,
+                      options.max_operations,
+                      program,
+                      report,
+                      memory,
+                      schedule_random(options.seed)};
   std::vector<int> waiting = blocks_from_last(options, launch.random);
   std::vector<std::unique_ptr<cta>> resident;
   std::size_t turn = 0;

@@ -15,7 +15,8 @@ struct lane_moment {
   int thread = 0;
   std::uint32_t now = 0;
   std::uint32_t block_start = 0;  ///< First time after the last sync_block.
-  std::uint32_t pair_start = 0;  ///< First time after the last sync_pair, or sync_block, of this pair.
+  std::uint32_t pair_start =
+      0;  ///< First time after the last sync_pair, or sync_block, of this pair.
   std::uint32_t warp_start = 0;  ///< First time after the last sync_warp of this warp.
 
   [[nodiscard]] bool same_pair(int other_thread) const {

@@ -67,8 +67,8 @@ void shared_memory::store(lane_moment const& at, int offset, void const* value, 
       reported = true;
     }
     if (!reported && byte.read >= at.block_start) {
-      bool const in_warp = byte.read >= at.warp_start &&
-                           (byte.several_readers || byte.reader != at.thread);
+      bool const in_warp =
+          byte.read >= at.warp_start && (byte.several_readers || byte.reader != at.thread);
       bool const in_pair = byte.read >= at.pair_start &&
                            (byte.several_warps || !at.same_warp(byte.reader) || in_warp);
       bool const raced = byte.several_pairs || !at.same_pair(byte.reader) || in_pair;

@@ -17,8 +17,8 @@ struct activation_stage {
   using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
   static constexpr int pieces = shared::pieces;
-  static constexpr int chunks = shared::chunks / pieces;         ///< of one row and piece
-  static constexpr int total = RowTiles * tile_m * chunks;       ///< of the mates, of a piece
+  static constexpr int chunks = shared::chunks / pieces;    ///< of one row and piece
+  static constexpr int total = RowTiles * tile_m * chunks;  ///< of the mates, of a piece
   static constexpr int per_lane = (total + shape::mates - 1) / shape::mates;
   static constexpr int rows_between = shape::mates / chunks;  ///< two chunks of a lane
   static constexpr bool all_lanes = total % shape::mates == 0;
@@ -26,8 +26,8 @@ struct activation_stage {
 
   word4 chunk[per_lane];
   std::uint16_t const* from[per_lane];  ///< the lane's chunks, in the record to load next
-  int shared_offset;  ///< of the lane's first chunk
-  int held;           ///< chunks of a piece that the lane holds
+  int shared_offset;                    ///< of the lane's first chunk
+  int held;                             ///< chunks of a piece that the lane holds
 
   /// The lane's first chunk is (row, 8 column). Quarter-warps load whole sectors, whole lines where
   /// a piece has them, and store without bank conflicts: their rows lie `chunks` apart.

@@ -9,8 +9,9 @@ namespace qpn::detail::sm70 {
 
 /// detail/work_split.hpp counts on the CTAs that stay resident on one multiprocessor.
 template <class Operand, int RowTiles>
-QPN_KERNEL __launch_bounds__(cta_shape<Operand, RowTiles>::threads, cta_shape<Operand, RowTiles>::resident_ctas) void
-gemm_kernel(gemm_params const params) {
+QPN_KERNEL __launch_bounds__(
+    cta_shape<Operand, RowTiles>::threads,
+    cta_shape<Operand, RowTiles>::resident_ctas) void gemm_kernel(gemm_params const params) {
   extern __shared__ __align__(16) unsigned char qpn_shared[];
   gemm_lane lane{{qpn_shared}};
   gemm_program<Operand, RowTiles>(lane, params);

@@ -16,7 +16,8 @@ template <class Operand, int RowTiles, class Format>
   gemm_params p;
   p.records = args.weight.data + layout.codes_offset;
   p.split = split_of<Format>(layout);
-  if (cta_shape<Operand, RowTiles>::teams > 1 && p.split.halves_alike()) p.team_runs = p.split.ctas / 2;
+  if (cta_shape<Operand, RowTiles>::teams > 1 && p.split.halves_alike())
+    p.team_runs = p.split.ctas / 2;
   p.x = static_cast<std::uint16_t const*>(args.x);
   p.ldx = args.ldx;
   p.k = layout.k;

@@ -18,10 +18,11 @@
 // 8 * RowTiles rows of x, a row block, in one pass over the weight. Row blocks are independent.
 //
 // A team of warps walks a run of units (detail/work_split.hpp), tile group by tile group. The part
-// of the run that lies in a tile group is cut into 8 shares of its steps of k. A warp sums a share in
-// its registers, then the team adds the shares up in shared memory in their order. Where several runs share a tile group, each team leaves its
-// sums in a plane of the workspace and draws a ticket; the one with the last ticket adds the planes
-// in the order of the runs. No order depends on m, on timing or on the other rows.
+// of the run that lies in a tile group is cut into 8 shares of its steps of k. A warp sums a share
+// in its registers, then the team adds the shares up in shared memory in their order. Where several
+// runs share a tile group, each team leaves its sums in a plane of the workspace and draws a
+// ticket; the one with the last ticket adds the planes in the order of the runs. No order depends
+// on m, on timing or on the other rows.
 //
 // With one or two row tiles a CTA is a team. With four it is two teams, whose runs lie half the
 // weight apart and are at the same k all the way: mates need the same x, and stage it together.
@@ -60,13 +61,13 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
   std::byte const* codes = unit + 16 * id;
   std::byte const* scales = unit + Operand::record::scales_offset + 4 * id;
   Operand weights[ahead][tiles_per_group];  // of step s: [s % ahead]
-  auto const load_scales = [&](int of_step, Operand (&to)[tiles_per_group]) {
+  auto const load_scales = [&](int of_step, Operand(&to)[tiles_per_group]) {
     QPN_UNROLL
     for (int tile = 0; tile < tiles_per_group; ++tile) {
       to[tile].load_scales(lane, scales + of_step * unit_bytes + tile * Operand::record_bytes);
     }
   };
-  auto const load_half = [&](int of_step, int half, Operand (&to)[tiles_per_group]) {
+  auto const load_half = [&](int of_step, int half, Operand(&to)[tiles_per_group]) {
     QPN_UNROLL
     for (int tile = 0; tile < tiles_per_group; ++tile) {
       to[tile].load_half(lane, codes + of_step * unit_bytes + tile * Operand::record_bytes, half);
@@ -77,7 +78,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
 
   // The step whose number is `at` modulo `ahead`. It loads half 1 of step + ahead - 1 and the rest
   // of step + ahead where there are such steps, and the next x.
-  auto const step = [&](auto at, auto loads_half_1, auto loads_half_0, auto loads_x) {
+  auto const step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
     constexpr int mine = decltype(at)::value;
     QPN_UNROLL
     for (int f = 0; f < Operand::fragments; ++f) {
@@ -120,8 +121,6 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
   };
 
-  using yes = std::true_type;
-  using no = std::false_type;
   using first_step = std::integral_constant<int, 0>;
   if constexpr (!ByWords) {
     QPN_NO_UNROLL
@@ -131,7 +130,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       load_scales(0, weights[0]);
       load_half(0, 0, weights[0]);
       load_half(0, 1, weights[0]);
-      step(first_step{}, no{}, no{}, no{});
+      step(first_step{}, false, false, false);
     }
   } else {
     load_scales(0, weights[0]);
@@ -140,8 +139,8 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     if constexpr (ahead == 1) {
       // The last step apart: loads without a condition need no copies of their registers.
       QPN_NO_UNROLL
-      for (int left = count; left > 1; --left) step(first_step{}, yes{}, yes{}, yes{});
-      step(first_step{}, yes{}, no{}, no{});
+      for (int left = count; left > 1; --left) step(first_step{}, true, true, true);
+      step(first_step{}, true, false, false);
     } else {
       load_half(0, 1, weights[0]);
       if (count > 1) {
@@ -186,8 +185,8 @@ QPN_HD void stage_steps(Lane& lane, gemm_params const& p, int first, int count) 
   if (ByWords && stage::pieces > 1 && count > 0) shape::sync_mates(lane);
 }
 
-/// acc += x w^T over the warp's share of a part in a round: by words where the alignment of x and k allow it.
-/// Without a run: the staging of it.
+/// acc += x w^T over the warp's share of a part in a round: by words where the alignment of x and k
+/// allow it. Without a run: the staging of it.
 template <class Operand, int RowTiles, class Lane>
 QPN_HD void multiply_part(Lane& lane, gemm_params const& p, bool has_run, int round,
                           float (&acc)[RowTiles][tiles_per_group][8]) noexcept {
@@ -251,8 +250,7 @@ QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
         load_column_factors(lane, p.epilogue, part.group, lane.thread() % warp_lanes);
     bool const whole = part.count == steps;
     bool const finished =
-        whole ? has_run
-              : add_planes<Operand, RowTiles>(lane, p, has_run, run, part.group, sum);
+        whole ? has_run : add_planes<Operand, RowTiles>(lane, p, has_run, run, part.group, sum);
     if (finished) finish_group<Operand, RowTiles>(lane, p, factors, part.group, sum);
     // Another team of the CTA may have finished its group: all come to the barriers.
     if (p.epilogue.argmax && (shape::teams > 1 || finished)) {

@@ -29,7 +29,8 @@ struct cta_shape {
   /// not enough: half as many warps, each with one share after the other.
   static constexpr int warps = RowTiles > 2 && Operand::record::scales_per_lane > 0 ? 4 : 8;
   static constexpr int rounds = shares_per_part / warps;
-  /// Records of which a warp holds, or awaits, a part: few warps need two to have enough on the way.
+  /// Records of which a warp holds, or awaits, a part: few warps need two to have enough on the
+  /// way.
   static constexpr int steps_ahead = rounds > 1 ? 2 : 1;
   static constexpr int mates = teams * warp_lanes;  ///< lanes
   static constexpr int threads = warps * mates;
@@ -105,9 +106,9 @@ struct shared_layout {
   static constexpr int row_bytes = (chunks + 1) * 16;
   static constexpr int x_bytes = RowTiles * tile_m * row_bytes;  ///< of a warp and its mates
   static constexpr int sum_row_floats = group_n + 4;
-  /// Row tiles whose sums are in shared memory at once: two where they fit 48 KB, which a kernel has
-  /// without asking for more.
-  static constexpr int sum_tiles = RowTiles > 1 && shape::teams * shape::warps <= 8 ? 2 : 1;
+  /// Row tiles whose sums are in shared memory at once: two where they fit 48 KB, which a kernel
+  /// has without asking for more.
+  static constexpr int sum_tiles = RowTiles > 1 && shape::teams* shape::warps <= 8 ? 2 : 1;
   static constexpr int warp_sums_bytes = sum_tiles * tile_m * sum_row_floats * 4;
   static constexpr int team_sums_bytes = shape::warps * warp_sums_bytes;
   static constexpr int all_x_bytes = shape::warps * x_bytes;

@@ -39,9 +39,8 @@ QPN_HD void add_warps(
         for (int j = 0; j < 8; j += 2) {
           int const at = (i * tile_m + accumulator_row(id, j)) * row_floats +
                          tile * static_cast<int>(tile_n) + accumulator_weight_row(id, j);
-          lane.shared_store(
-              sums + warp * shared::warp_sums_bytes + 4 * at,
-              float2_pair{acc[first + i][tile][j], acc[first + i][tile][j + 1]});
+          lane.shared_store(sums + warp * shared::warp_sums_bytes + 4 * at,
+                            float2_pair{acc[first + i][tile][j], acc[first + i][tile][j + 1]});
         }
       }
     }
@@ -55,8 +54,7 @@ QPN_HD void add_warps(
                                    tile * static_cast<int>(tile_n) + id);
         QPN_UNROLL
         for (int other = 0; other < shape::warps; ++other) {
-          float const part =
-              lane.template shared_load<float>(at + other * shared::warp_sums_bytes);
+          float const part = lane.template shared_load<float>(at + other * shared::warp_sums_bytes);
           total = other == 0 && (shape::rounds == 1 || round == 0) ? part : total + part;
         }
       }
