@@ -40,7 +40,7 @@ TEST_P(gpu_gemm_kind, keeps_the_bound_on_ragged_shapes) {
       gemm_problem problem;
       problem.y_type = seed % 3 == 0 ? dtype::f32 : seed % 3 == 1 ? dtype::f16 : dtype::bf16;
       gpu_gemm const gemm(weight, problem);
-      for (std::int64_t m : {1, 2, 7, 8, 9, 15, 16}) {
+      for (std::int64_t m : {1, 2, 7, 8, 9, 15, 16, static_cast<int>(random.integer(17, 96))}) {
         gemm_operands operands = random_operands(weight, m, random);
         operands.x_gap = static_cast<std::int64_t>(seed % 4);
         operands.x_shift = m % 3;
@@ -61,8 +61,9 @@ TEST_P(gpu_gemm_kind, keeps_the_bits_of_a_row_for_every_m_place_and_company) {
   gemm_operands const alone = random_operands(weight, 1, random);
   gemm_result const expected = run(gemm, alone);
   ASSERT_TRUE(keeps_bound(gemm, alone, expected));
-  for (std::int64_t m = 1; m <= 16; ++m) {
-    for (std::int64_t place = 0; place < m; ++place) {
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    // Beyond 16 rows one place for each m.
+    for (std::int64_t place = m <= 16 ? 0 : m * 29 % (m - 1); place < m; place += m <= 16 ? 1 : m) {
       gemm_operands among = random_operands(weight, m, random);
       // Rows beside it are ordinary, large, or NaN.
       for (std::uint16_t& x : among.x) {
@@ -82,7 +83,7 @@ TEST_P(gpu_gemm_kind, takes_outliers_up_to_6e4) {
   random_source random(3);
   gpu_weight const weight = random_weight(GetParam(), 96, 1040, random);
   gpu_gemm const gemm(weight, f32_problem());
-  for (std::int64_t m : {1, 3, 8, 12, 16}) {
+  for (std::int64_t m : {1, 3, 8, 12, 16, 40, 96}) {
     gemm_operands operands;
     operands.m = m;
     operands.x = random_x(m, weight.layout().k, random, 5e4F);
@@ -94,7 +95,7 @@ TEST_P(gpu_gemm_kind, gives_the_same_bits_for_any_alignment_and_stride_of_x) {
   random_source random(4);
   gpu_weight const weight = random_weight(GetParam(), 130, grouped() ? 1040 : 1043, random);
   gpu_gemm const gemm(weight, f32_problem());
-  for (std::int64_t m : {1, 8, 13}) {
+  for (std::int64_t m : {1, 8, 13, 50}) {
     gemm_operands operands = random_operands(weight, m, random);
     gemm_result const expected = run(gemm, operands);
     for (std::int64_t gap : {0, 1, 5, 8, 1000}) {
@@ -112,7 +113,7 @@ TEST_P(gpu_gemm_kind, gives_the_same_bits_for_every_max_m_of_the_plan) {
   random_source random(5);
   gpu_weight const weight = random_weight(GetParam(), 200, 2048, random);
   gpu_gemm const all(weight, f32_problem());
-  for (std::int64_t max_m : {1, 5, 8, 9, 12}) {
+  for (std::int64_t max_m : {1, 5, 8, 9, 12, 17, 33, 65}) {
     gemm_problem problem = f32_problem();
     problem.max_m = max_m;
     gpu_gemm const some(weight, problem);
@@ -124,7 +125,7 @@ TEST_P(gpu_gemm_kind, gives_the_same_bits_for_every_max_m_of_the_plan) {
 TEST_P(gpu_gemm_kind, agrees_with_the_emulator) {
   std::uint64_t seed = 60;
   for (std::int64_t n : {40, 130}) {
-    for (std::int64_t m : {1, 8, 11}) {
+    for (std::int64_t m : {1, 8, 11, 37}) {
       random_source random(seed++);
       gpu_weight const weight = random_weight(GetParam(), n, 592, random, 2);
       gpu_gemm const gemm(weight, f32_problem());
@@ -184,7 +185,7 @@ TEST_P(gpu_gemm_projection, keeps_the_bound_on_a_sample_of_columns) {
             tested.route + std::string(test_device().compute_capability < 80 ? "" : "/emulated"));
   std::vector<std::int64_t> columns{0, tested.n - 1};
   for (int i = 0; i < 62; ++i) columns.push_back(random.integer(0, tested.n - 1));
-  for (std::int64_t m : {1, 5, 16}) {
+  for (std::int64_t m : {1, 5, 16, 40}) {
     gemm_operands const operands = random_operands(weight, m, random);
     EXPECT_TRUE(keeps_bound(gemm, operands, run(gemm, operands), columns));
   }
@@ -203,7 +204,7 @@ TEST(gpu_gemm_epilogue, adds_bias_and_residuals_of_every_type) {
           problem.y_type = y_type;
           gpu_gemm const gemm(weight, problem);
           gemm_operands operands =
-              random_operands(weight, 1 + static_cast<std::int64_t>(seed % 16), random);
+              random_operands(weight, 1 + static_cast<std::int64_t>(seed * 7 % 96), random);
           if (seed % 3 != 0) operands.bias = random.normals(100);
           operands.residual = random_values(operands.m * 100, residual_type, random);
           operands.residual_type = residual_type;
@@ -228,7 +229,7 @@ TEST(gpu_gemm_epilogue, multiplies_silu_of_gate_by_up) {
       problem.act = activation::silu_gate;
       gpu_gemm const gemm(weight, problem);
       ASSERT_EQ(gemm.columns(), n / 2);
-      for (std::int64_t m : {1, 9}) {
+      for (std::int64_t m : {1, 9, 33}) {
         gemm_operands operands = random_operands(weight, m, random);
         // Sums are between -1e2 and 1e2 for all kinds, so that silu is not only 0 and x.
         for (std::uint16_t& x : operands.x) x = encode_f16(decode_f16(x) * 0x1p-9F);
@@ -275,7 +276,7 @@ TEST(gpu_gemm_nan, stays_in_its_row_of_x) {
   random_source random(10);
   gpu_weight const weight = random_weight(nvfp4_tensor, 130, 592, random);
   gpu_gemm const gemm(weight, f32_problem());
-  gemm_operands operands = random_operands(weight, 11, random);
+  gemm_operands operands = random_operands(weight, 70, random);
   gemm_result const before = run(gemm, operands);
   operands.x[4 * 592 + 77] = 0x7e00;
   gemm_result const after = run(gemm, operands);

@@ -53,17 +53,17 @@ void expect_every_barrier_is_missed(int in_shared_part, int in_whole_part, std::
 }
 
 TEST(gemm_program_mutants, a_dropped_barrier_is_found_wherever_it_is) {
-  // A part passes add_warps (two barriers for each row tile), then a ticket with two where CTAs
+  // A part passes add_warps (two barriers for two row tiles), then a ticket with two where CTAs
   // share the tile group, else one.
-  expect_every_barrier_is_missed(4 + 2, 4 + 1, 12, nvfp4_kind);
+  expect_every_barrier_is_missed(2 + 2, 2 + 1, 12, nvfp4_kind);
   mutation warp{"warp barrier"};
   warp.drop_sync_warp = true;
   EXPECT_FALSE(problems_of(warp).empty());
 }
 
 TEST(gemm_program_mutants, a_dropped_barrier_of_two_teams_is_found_wherever_it_is) {
-  // Block scales have two rounds, with a barrier between them.
-  expect_every_barrier_is_missed(8 + 1 + 8 + 2, 8 + 1 + 8 + 1, 40, nvfp4_kind);
+  // Block scales have two rounds, with a barrier between them, and row tiles two at a time.
+  expect_every_barrier_is_missed(4 + 1 + 4 + 2, 4 + 1 + 4 + 1, 40, nvfp4_kind);
   expect_every_barrier_is_missed(8 + 2, 8 + 1, 40, fp8_kind);
   for (weight_kind const kind : {nvfp4_kind, fp8_kind}) {
     mutation warp{"warp barrier"};

@@ -78,7 +78,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
 
   // The step whose number is `at` modulo `ahead`. It loads half 1 of step + ahead - 1 and the rest
   // of step + ahead where there are such steps, and the next x.
-  auto const step = [&](auto at, auto loads_half_1, auto loads_half_0, auto loads_x) {
+  auto const step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
     constexpr int mine = decltype(at)::value;
     QPN_UNROLL
     for (int f = 0; f < Operand::fragments; ++f) {
@@ -121,8 +121,6 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
   };
 
-  using yes = std::true_type;
-  using no = std::false_type;
   using first_step = std::integral_constant<int, 0>;
   if constexpr (!ByWords) {
     QPN_NO_UNROLL
@@ -132,7 +130,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       load_scales(0, weights[0]);
       load_half(0, 0, weights[0]);
       load_half(0, 1, weights[0]);
-      step(first_step{}, no{}, no{}, no{});
+      step(first_step{}, false, false, false);
     }
   } else {
     load_scales(0, weights[0]);
@@ -141,8 +139,8 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     if constexpr (ahead == 1) {
       // The last step apart: loads without a condition need no copies of their registers.
       QPN_NO_UNROLL
-      for (int left = count; left > 1; --left) step(first_step{}, yes{}, yes{}, yes{});
-      step(first_step{}, yes{}, no{}, no{});
+      for (int left = count; left > 1; --left) step(first_step{}, true, true, true);
+      step(first_step{}, true, false, false);
     } else {
       load_half(0, 1, weights[0]);
       if (count > 1) {
