@@ -24,7 +24,7 @@ constexpr int counts[] = {1, 2, 3, 20, 32, 33, 64};
 
 gemm_problem candidates_problem(int candidates) {
   gemm_problem problem = f32_problem();
-  problem.max_m = gemm_candidates_max_m;
+  problem.max_m = candidates == 1 ? gemm_max_m : gemm_candidates_max_m;
   problem.candidates = candidates;
   return problem;
 }
@@ -62,7 +62,8 @@ TEST_P(gpu_candidates_kind, are_the_best_of_the_stored_row) {
     gpu_weight const weight = random_weight(GetParam(), n, n == 9000 ? 256 : 1040, random);
     for (int c : counts) {
       gpu_gemm const gemm(weight, candidates_problem(c));
-      for (std::int64_t m : {1, 8, 13, 16}) {
+      for (std::int64_t m : {1, 8, 13, 16, 70}) {
+        if (m > gemm.problem().max_m) continue;
         gemm_operands operands = random_operands(weight, m, random);
         operands.bias = random.normals(n);
         operands.first_id = 5000;

@@ -13,7 +13,7 @@ QPN_KERNEL __launch_bounds__(
     cta_shape<Operand, 1>::threads,
     cta_shape<Operand, 1>::resident_ctas) void gemv_kernel(gemm_params const params) {
   extern __shared__ __align__(16) unsigned char qpn_shared[];
-  device_lane lane{qpn_shared};
+  gemm_lane lane{{qpn_shared}};
   gemv_program<Operand, Rows>(lane, params);
 }
 
