@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <qpn/detail/epilogue.hpp>
+#include <qpn/detail/candidate_key.hpp>
 
 #include "ops/cuda/lane_math.hpp"
 
 namespace qwen38::ops::cuda {
 
-/// keys[r] = the largest argmax_key of the first `valid` columns of row r; keys are 0 before. A
+/// keys[r] = the largest candidate_key of the first `valid` columns of row r; keys are 0 before. A
 /// maximum has no order, so several CTAs share a row.
 struct argmax_params {
   static constexpr int threads = 256;
@@ -39,7 +39,7 @@ QPN_HD void run_program(Lane& lane, argmax_params const& p) {
   std::uint64_t best = 0;
   for (std::int64_t i = first + lane.thread(); i < end; i += argmax_params::threads) {
     std::uint64_t const key =
-        qpn::detail::argmax_key(lane.load(x + i), static_cast<std::uint32_t>(i));
+        qpn::detail::candidate_key(lane.load(x + i), static_cast<std::uint32_t>(i));
     best = key > best ? key : best;
   }
   for (int mask = warp_size / 2; mask > 0; mask /= 2) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <qpn/detail/epilogue.hpp>
+#include <qpn/detail/candidate_key.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -172,7 +172,7 @@ class cuda_backend final : public backend {
     std::vector<std::uint64_t> keys(best.size());
     gpu_->download(keys.data(), {kernel.keys, bytes}, bytes, 1);
     for (std::size_t r = 0; r < best.size(); ++r) {
-      best[r] = {qpn::detail::argmax_value(keys[r]), qpn::detail::argmax_column(keys[r])};
+      best[r] = {qpn::detail::candidate_value(keys[r]), qpn::detail::candidate_id(keys[r])};
     }
   }
 
