@@ -13,12 +13,13 @@ namespace qpn::detail::sm70 {
 template <class Operand, int RowTiles, class Format>
 [[nodiscard]] gemm_params make_gemm_params(gemm_plan<Format> const& plan, gemm_args const& args,
                                            workspace_view workspace) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
+  static_assert(shape::teams == 1 || shape::block_m == row_block_m, "the workspace counts on it");
   packed_layout const& layout = plan.layout;
   gemm_params p;
   p.records = args.weight.data + layout.codes_offset;
   p.split = split_of<Format>(layout);
-  if (cta_shape<Operand, RowTiles>::teams > 1 && p.split.halves_alike())
-    p.team_runs = p.split.ctas / 2;
+  if (shape::teams > 1 && p.split.halves_alike()) p.team_runs = p.split.ctas / 2;
   p.x = static_cast<std::uint16_t const*>(args.x);
   p.ldx = args.ldx;
   p.k = layout.k;
