@@ -131,7 +131,7 @@ void expect_rounded_once(weight_kind kind, bool gate, std::uint64_t seed) {
   random_source random(seed);
   std::int64_t const n = gate ? 192 : 150;
   std::int64_t const k = kind.format == format_id::nvfp4 ? 80 : 77;
-  constexpr std::int64_t m = 21;
+  constexpr std::int64_t m = gemm_max_m + 5;
   published_weight published(kind, {n}, k, random);
   packed_layout const layout = volta_layout_of(published);
   aligned_bytes packed(static_cast<std::size_t>(layout.total_bytes));
@@ -141,7 +141,7 @@ void expect_rounded_once(weight_kind kind, bool gate, std::uint64_t seed) {
   reference::dequant(published.layout(), parts.data(), parts.size(), values.data());
 
   gemm_problem problem;
-  problem.max_m = 40;
+  problem.max_m = gemm_max_m + 24;
   problem.y_type = dtype::f32;
   problem.act = gate ? activation::silu_gate : activation::none;
   problem.dense_min_m = gemm_max_m + 1;
