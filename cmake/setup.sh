@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that what a part of qpn needs is on this machine, and installs what is missing:
-#   bash cmake/setup.sh PART...      parts: build, test, demo, lint, volta
+#   bash cmake/setup.sh PART...      parts: build, test, demo, clients, lint, volta
 # As root with apt it installs; otherwise it prints the command and exits 1. QPN_NO_SETUP=1 skips everything, for
 # machines where the needs are met in another way. This list is the only place that names packages to install;
 # volta also gets a CUDA toolkit for sm_70, in a folder of its own (cmake/volta_toolkit.sh).
@@ -22,6 +22,8 @@ test  | header pcre2posix.h                     | PCRE2                         
 test  | program python3                         | Python 3                             | python3
 demo  | program curl                            | curl                                 | curl
 demo  | program jq                              | jq                                   | jq
+clients | program node                       | Node.js                              | nodejs
+clients | program npm                        | npm                                  | npm
 lint  | program clang-format-14                 | clang-format 14                      | clang-format-14
 lint  | program clang-tidy-14                   | clang-tidy 14                        | clang-tidy-14
 volta | cuda_compiler                           | a g++ of release 9 to 13             | CUDA_GXX
@@ -127,11 +129,11 @@ main() {
   local part toolkit
   for part in "$@"; do
     case $part in
-      build | test | demo | lint | volta) ;;
-      *) fail "no part is called '$part' (build, test, demo, lint, volta)" ;;
+      build | test | demo | clients | lint | volta) ;;
+      *) fail "no part is called '$part' (build, test, demo, clients, lint, volta)" ;;
     esac
   done
-  [ $# -gt 0 ] || fail 'say what for: build, test, demo, lint, volta'
+  [ $# -gt 0 ] || fail 'say what for: build, test, demo, clients, lint, volta'
   [ -z "${QPN_NO_SETUP:-}" ] || { say 'skipped (QPN_NO_SETUP)'; return; }
 
   install_packages "$@"

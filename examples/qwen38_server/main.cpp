@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   qwen38::cli::action chosen;
   qwen38::cli::add_serve(app, chosen);
+  qwen38::cli::add_chat(app, chosen);
   qwen38::cli::add_generate(app, chosen);
   qwen38::cli::add_bench(app, chosen);
   qwen38::cli::add_inspect(app, chosen);

@@ -37,8 +37,12 @@ error_reply describe_end(engine::result const& outcome) {
 }  // namespace
 
 exchange::exchange(engine::service& engine, endpoint kind, std::string id,
-                   std::shared_ptr<reply_sink> sink)
-    : engine_(engine), kind_(kind), id_(std::move(id)), sink_(std::move(sink)) {}
+                   std::shared_ptr<reply_sink> sink, std::shared_ptr<telemetry> traces)
+    : engine_(engine),
+      kind_(kind),
+      id_(std::move(id)),
+      sink_(std::move(sink)),
+      record_(std::move(traces), kind_, id_) {}
 
 void exchange::cancel() noexcept {
   std::optional<std::uint64_t> ticket;
@@ -67,6 +71,7 @@ void exchange::submit(std::shared_ptr<exchange> const& self, engine::request req
     self->stream_ = stream;
   }
   request.id = self->id_;
+  self->record_.submitted(request, stream);
   auto const ticket = self->engine_.submit(std::move(request), self);
   bool cancelled = false;
   {
@@ -85,6 +90,7 @@ void exchange::fail(error_reply const& what) noexcept {
   std::lock_guard const lock(reply_mutex_);
   if (finished_) return;
   finished_ = true;
+  record_.refused(what);
   sink_->send(to_reply(what));
 }
 
@@ -99,6 +105,7 @@ void exchange::begin_locked() {
 
 void exchange::on_output(engine::output_delta const& delta) {
   std::lock_guard const lock(reply_mutex_);
+  record_.output(delta);
   if (!stream_) {
     reasoning_ += delta.reasoning;
     content_ += delta.content;
@@ -120,6 +127,8 @@ void exchange::on_finish(engine::result const& outcome) {
 void exchange::finish_locked(engine::result const& outcome) {
   bool const answered = outcome.finish == engine::finish_reason::stop ||
                         outcome.finish == engine::finish_reason::length;
+  // Before the client hears of its end: who has its answer finds it counted.
+  record_.finished(outcome, stream_ || answered ? 200 : describe_end(outcome).status);
   if (!stream_ && answered) {
     sink_->send({200, writer_->whole(reasoning_, content_, outcome)});
     return;

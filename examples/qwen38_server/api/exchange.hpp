@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "api/call_record.hpp"
 #include "api/errors.hpp"
 #include "api/reply.hpp"
 #include "api/reply_writer.hpp"
@@ -20,8 +21,8 @@ namespace qwen38::api {
 class exchange final : public engine::observer {
  public:
   /// id: letters and digits, unique; the reply's id is "chatcmpl-" or "cmpl-" and this.
-  exchange(engine::service& engine, endpoint kind, std::string id,
-           std::shared_ptr<reply_sink> sink);
+  exchange(engine::service& engine, endpoint kind, std::string id, std::shared_ptr<reply_sink> sink,
+           std::shared_ptr<telemetry> traces);
 
   [[nodiscard]] endpoint kind() const noexcept { return kind_; }
   [[nodiscard]] std::string const& id() const noexcept { return id_; }
@@ -49,6 +50,7 @@ class exchange final : public engine::observer {
   endpoint const kind_;
   std::string const id_;
   std::shared_ptr<reply_sink> const sink_;
+  call_record record_;
 
   std::mutex ticket_mutex_;  // never held while calling the engine or the sink
   std::optional<std::uint64_t> ticket_;

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <qpn/version.hpp>
 #include <utility>
 
 #include "api/chat_completions.hpp"
 #include "api/completions.hpp"
 #include "api/models.hpp"
+#include "api/tokenize.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -64,7 +66,10 @@ handler::handler(engine::service& engine, text::tokenizer const& tokenizer, sett
     : engine_(engine),
       tokenizer_(tokenizer),
       served_(std::move(served)),
-      limits_{engine.max_context(), tokenizer.vocab_size(), engine.supports_drafts()} {
+      limits_{engine.max_context(), tokenizer.vocab_size(), engine.supports_drafts()},
+      traces_(std::make_shared<telemetry>()) {
+  traces_->log = served_.log;
+  traces_->launches = served_.launches;
   if (served_.model_id.empty()) {
     throw error(error_kind::invalid_argument, "The served model needs a name, got an empty one.");
   }
@@ -75,7 +80,7 @@ handler::handler(engine::service& engine, text::tokenizer const& tokenizer, sett
 
 std::shared_ptr<exchange> handler::open(endpoint kind, std::string id,
                                         std::shared_ptr<reply_sink> sink) const {
-  return std::make_shared<exchange>(engine_, kind, std::move(id), std::move(sink));
+  return std::make_shared<exchange>(engine_, kind, std::move(id), std::move(sink), traces_);
 }
 
 void handler::serve(std::shared_ptr<exchange> const& call, std::string_view body) const noexcept {
@@ -104,6 +109,37 @@ void handler::submit(std::shared_ptr<exchange> const& call, std::string_view bod
                    generation.stream);
 }
 
+template <class Answer>
+reply handler::answer(Answer const& make) const noexcept {
+  try {
+    return make();
+  } catch (std::exception const& cause) {
+    return to_reply(describe_error(cause));
+  }
+}
+
+reply handler::tokenize(std::string_view body) const noexcept {
+  return answer([&] {
+    auto const parsed = parse_json(body, "The request body");
+    bool const chat = parsed.is_object() && parsed.contains("messages");
+    auto const generation = chat ? translate_chat(parsed, served_, limits_, tokenizer_)
+                                 : translate_completion(parsed, served_, limits_, tokenizer_);
+    return tokens_reply(parsed, generation.request.prompt_ids, limits_, tokenizer_);
+  });
+}
+reply handler::detokenize(std::string_view body) const noexcept {
+  return answer(
+      [&] { return text_reply(parse_json(body, "The request body"), limits_, tokenizer_); });
+}
+
+reply handler::version() const {
+  return {200, "{\"version\":\"" QPN_VERSION_STRING "\"}\n"};
+}
+reply handler::metrics() const {
+  metrics::log_counts log;
+  if (served_.log) log = {served_.log->lines(), served_.log->lost()};
+  return traces_->numbers.exposition(engine_.get_state(), log);
+}
 reply handler::models() const {
   return models_reply(served_, limits_);
 }

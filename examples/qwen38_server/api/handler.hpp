@@ -30,6 +30,16 @@ class handler {
   /// becomes the reply.
   void serve(std::shared_ptr<exchange> const& call, std::string_view body) const noexcept;
 
+  /// POST /tokenize: the prompt that a chat completion (where the body has `messages`) or a
+  /// completion would be served with. Takes as long as serve(), which this and the next are like.
+  [[nodiscard]] reply tokenize(std::string_view body) const noexcept;
+  /// POST /detokenize
+  [[nodiscard]] reply detokenize(std::string_view body) const noexcept;
+
+  /// GET /version
+  [[nodiscard]] reply version() const;
+  /// GET /metrics, in Prometheus' text format.
+  [[nodiscard]] reply metrics() const;
   [[nodiscard]] reply models() const;
   [[nodiscard]] reply model(std::string_view id) const;
   /// deep: also whether the engine gets on with what it has, as far as the looks so far can tell.
@@ -39,11 +49,14 @@ class handler {
 
  private:
   void submit(std::shared_ptr<exchange> const& call, std::string_view body) const;
+  template <class Answer>
+  [[nodiscard]] reply answer(Answer const& make) const noexcept;
 
   engine::service& engine_;
   text::tokenizer const& tokenizer_;
   settings const served_;
   model_limits const limits_;
+  std::shared_ptr<telemetry> const traces_;  // exchanges may outlive this object
   mutable progress_watch watch_;
 };
 

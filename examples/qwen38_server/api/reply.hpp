@@ -7,11 +7,12 @@
 
 namespace qwen38::api {
 
-/// A whole JSON reply.
+/// A whole reply.
 struct reply {
   int status = 200;
   std::string body;
-  std::int64_t retry_after_s = 0;  ///< 0: no such header
+  std::int64_t retry_after_s = 0;                      ///< 0: no such header
+  std::string_view content_type = "application/json";  ///< a literal
 };
 
 /// Where one reply goes: either send(), or begin_stream(), write() any number of times,

@@ -3,10 +3,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "api/metrics.hpp"
+#include "api/request_log.hpp"
 #include "engine/request.hpp"
 #include "text/chat_format.hpp"
 
@@ -38,6 +42,9 @@ struct settings {
   /// A deep /health gives up on an engine that has work and has not moved for this long. Above what
   /// one chunk of a prompt takes on the slowest machine.
   std::chrono::seconds stall_limit{60};
+  std::shared_ptr<request_log> log;  ///< a line per request; null: none is kept
+  /// Kernel launches so far, for /metrics: asked on the engine's thread. Empty: none are told.
+  std::function<std::vector<launch_count>()> launches;
 };
 
 /// What the engine and the tokenizer behind the endpoint can do.

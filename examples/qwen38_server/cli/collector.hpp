@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -37,6 +38,14 @@ class collector final : public engine::observer {
     std::unique_lock lock(mutex_);
     finished_.wait(lock, [&] { return outcome_.has_value(); });
     return *outcome_;
+  }
+
+  /// wait(), but not longer than that; true: the request has ended.
+  bool wait_for(std::chrono::milliseconds longest, engine::result& outcome) {
+    std::unique_lock lock(mutex_);
+    if (!finished_.wait_for(lock, longest, [&] { return outcome_.has_value(); })) return false;
+    outcome = *outcome_;
+    return true;
   }
 
   std::string reasoning;

@@ -119,6 +119,15 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
       ->check(CLI::IsMember({"qwen3.8", "qwen3.6"}));
 }
 
+void add_prefix_cache_flag(CLI::App& app, model_flags& flags, std::int64_t default_mib) {
+  flags.prefix_cache_mib = default_mib;
+  app.add_option("--prefix-cache-mib", flags.prefix_cache_mib,
+                 "Memory for snapshots of prompts, from which later prompts that begin alike go "
+                 "on; their keys and values stay in the KV cache; 0: off")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->capture_default_str();
+}
+
 loaded_model load(model_flags const& flags) {
   require_device(flags);
   int const threads =
@@ -178,6 +187,17 @@ loaded_model load(model_flags const& flags) {
     spdlog::info("prefix cache: off");
   }
   return loaded;
+}
+
+engine::sampling_params default_sampling(checkpoint::generation_config const& config) {
+  engine::sampling_params out;
+  out.temperature = config.do_sample ? static_cast<float>(config.temperature) : 0.0F;
+  out.top_k = static_cast<std::int32_t>(config.top_k);
+  out.top_p = static_cast<float>(config.top_p);
+  out.min_p = static_cast<float>(config.min_p);
+  out.repetition_penalty = static_cast<float>(config.repetition_penalty);
+  out.presence_penalty = static_cast<float>(config.presence_penalty);
+  return out;
 }
 
 std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded,

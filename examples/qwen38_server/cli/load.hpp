@@ -38,6 +38,7 @@ struct model_flags {
 
 void add_tp_flag(CLI::App& app, int& tp);
 void add_model_flags(CLI::App& app, model_flags& flags);
+void add_prefix_cache_flag(CLI::App& app, model_flags& flags, std::int64_t default_mib);
 
 /// A checkpoint ready to run.
 struct loaded_model {
@@ -55,6 +56,9 @@ struct loaded_model {
 
 /// Opens, checks and packs; prints the memory plan to stderr.
 loaded_model load(model_flags const& flags);
+
+/// Sampling of requests that say nothing of it; the seed is the caller's.
+engine::sampling_params default_sampling(checkpoint::generation_config const& config);
 
 /// An engine that runs on its own thread until it is destroyed; `loaded` must outlive it. Faults go
 /// to the log.

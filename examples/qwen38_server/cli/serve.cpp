@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
@@ -29,6 +31,7 @@ struct serve_flags {
   http::options http;
   std::string name;
   std::vector<std::string> aliases;
+  std::string request_log;
   bool accept_any_model = false;
   int draft_tokens = 7;
   std::int64_t max_tokens = 4096;
@@ -38,6 +41,24 @@ struct serve_flags {
   int drain_timeout_s = 30;
   int stall_limit_s = 60;
 };
+
+// SIGHUP has come, and the request log has not yet opened its file again.
+std::atomic<bool> hangup = false;
+static_assert(decltype(hangup)::is_always_lock_free);
+
+extern "C" void on_hangup(int /*signal*/) {
+  hangup = true;
+}
+
+/// Null without --request-log.
+std::shared_ptr<api::request_log> open_request_log(serve_flags const& flags) {
+  if (flags.request_log.empty()) return nullptr;
+  auto const complain = [](std::string const& what) { spdlog::error("{}", what); };
+  auto log = std::make_shared<api::request_log>(api::request_log::options{
+      .path = flags.request_log, .on_fault = complain, .reopen = &hangup});
+  std::signal(SIGHUP, on_hangup);
+  return log;
+}
 
 engine::engine_options engine_options_of(serve_flags const& flags) {
   engine::engine_options options;
@@ -56,13 +77,14 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   served.created = static_cast<std::int64_t>(std::time(nullptr));
   for (std::int64_t id : config.eos_token_ids)
     served.eos_ids.push_back(static_cast<std::int32_t>(id));
-  engine::sampling_params& sampling = served.defaults.sampling;
-  sampling.temperature = config.do_sample ? static_cast<float>(config.temperature) : 0.0F;
-  sampling.top_k = static_cast<std::int32_t>(config.top_k);
-  sampling.top_p = static_cast<float>(config.top_p);
-  sampling.min_p = static_cast<float>(config.min_p);
-  sampling.repetition_penalty = static_cast<float>(config.repetition_penalty);
-  sampling.presence_penalty = static_cast<float>(config.presence_penalty);
+  served.defaults.sampling = default_sampling(config);
+  if (loaded.routes) {
+    served.launches = [routes = loaded.routes] {
+      std::vector<api::launch_count> out;
+      for (ops::route_count const& one : routes()) out.push_back({one.route, one.launches});
+      return out;
+    };
+  }
   served.stall_limit = std::chrono::seconds(flags.stall_limit_s);
   served.defaults.max_tokens = flags.max_tokens;
   served.defaults.chat_format = loaded.chat_format;
@@ -72,6 +94,7 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
 
 /// What requests are served with, once it is loaded.
 struct served_model {
+  std::shared_ptr<api::request_log> log;
   loaded_model loaded;
   std::unique_ptr<engine::engine> engine;
   std::optional<api::handler> requests;
@@ -79,7 +102,9 @@ struct served_model {
   void load(serve_flags const& flags) {
     loaded = cli::load(flags.model);
     engine = start_engine(loaded, engine_options_of(flags));
-    requests.emplace(*engine, *loaded.tokenizer, settings_of(flags, loaded));
+    auto served = settings_of(flags, loaded);
+    served.log = log;
+    requests.emplace(*engine, *loaded.tokenizer, std::move(served));
   }
 };
 
@@ -91,6 +116,7 @@ int serve(serve_flags flags) {
   flags.http.stop_on_signals = true;
   flags.http.drain_timeout = std::chrono::seconds(flags.drain_timeout_s);
   served_model model;  // outlives the server
+  model.log = open_request_log(flags);
   http::server server(flags.http);
   auto const url = "http://" + flags.http.address + ':' + std::to_string(server.port());
   spdlog::info("{} answers 503 until the model is loaded", url);
@@ -163,13 +189,7 @@ void add_serve(CLI::App& app, action& chosen) {
                    "Seconds a request may take in all; 0: no limit")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  flags->model.prefix_cache_mib = 1024;
-  command
-      ->add_option("--prefix-cache-mib", flags->model.prefix_cache_mib,
-                   "Memory for snapshots of prompts, from which later prompts that begin alike go "
-                   "on; their keys and values stay in the KV cache; 0: off")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-      ->capture_default_str();
+  add_prefix_cache_flag(*command, flags->model, 1024);
   command
       ->add_option("--drain-timeout", flags->drain_timeout_s,
                    "Seconds that running answers get after SIGTERM; a second SIGTERM ends them")
@@ -180,6 +200,9 @@ void add_serve(CLI::App& app, action& chosen) {
                    "Seconds without progress after which /health?deep=1 says `stalled`")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
+  command->add_option("--request-log", flags->request_log,
+                      "File to which a JSON line is appended for each request, without any text of "
+                      "prompt or answer; SIGHUP opens it again");
   command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
 }
 

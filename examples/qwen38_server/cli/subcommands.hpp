@@ -14,6 +14,7 @@ using action = std::function<int()>;
 
 // Each registers its subcommand and flags, and sets `chosen` if it was picked on the command line.
 void add_serve(CLI::App& app, action& chosen);
+void add_chat(CLI::App& app, action& chosen);
 void add_generate(CLI::App& app, action& chosen);
 void add_bench(CLI::App& app, action& chosen);
 void add_inspect(CLI::App& app, action& chosen);

@@ -61,7 +61,8 @@ api::reply no_valid_key() {
 api::reply no_such_path() {
   return bad_request(404, "not_found",
                      "There is nothing at this path: expected /v1/chat/completions, "
-                     "/v1/completions, /v1/models or /health.");
+                     "/v1/completions, /v1/models, /tokenize, /detokenize, /version, /metrics or "
+                     "/health.");
 }
 
 api::reply no_such_method(std::string_view allow) {

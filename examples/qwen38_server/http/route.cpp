@@ -45,9 +45,18 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
+bool takes_a_body(action what) {
+  return what == action::chat_completions || what == action::completions ||
+         what == action::tokenize || what == action::detokenize;
+}
+
 action action_of(std::string_view path) {
   if (path == "/v1/chat/completions") return action::chat_completions;
   if (path == "/v1/completions") return action::completions;
+  if (path == "/tokenize") return action::tokenize;
+  if (path == "/detokenize") return action::detokenize;
+  if (path == "/version") return action::version;
+  if (path == "/metrics") return action::metrics;
   if (path == "/health") return action::health;
   if (path == models_path) return action::models;
   if (path.starts_with("/v1/models/") && path.size() > models_path.size() + 1) return action::model;
@@ -62,7 +71,7 @@ route resolve(std::string_view method, std::string_view target) {
   route out;
   out.what = action_of(path);
   if (out.what == action::not_found) return out;
-  bool const posts = out.what == action::chat_completions || out.what == action::completions;
+  bool const posts = takes_a_body(out.what);
   if (posts ? method != "POST" : method != "GET" && method != "HEAD") {
     out.what = action::method_not_allowed;
     out.allow = posts ? "POST" : "GET, HEAD";

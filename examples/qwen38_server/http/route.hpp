@@ -9,6 +9,10 @@ namespace qwen38::http {
 enum class action {
   chat_completions,
   completions,
+  tokenize,
+  detokenize,
+  version,
+  metrics,
   models,
   model,
   health,

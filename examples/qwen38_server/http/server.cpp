@@ -64,7 +64,8 @@ struct connection {
   beast::tcp_stream stream;
   asio::steady_timer wake;              // cancelled when the reply has something new
   beast::flat_buffer buffer;            // received and not yet parsed
-  std::shared_ptr<api::exchange> call;  // while a request is being answered
+  std::shared_ptr<api::exchange> call;  // while a request that the engine may have is answered
+  bool answering = false;               // a body has come whole, its reply is on its way
   bool idle = true;                     // between requests
 };
 
@@ -169,7 +170,7 @@ class server::impl {
   void stop_if_drained() {
     if (!draining_) return;
     bool const busy = std::any_of(clients_.begin(), clients_.end(),
-                                  [](auto const* client) { return client->call != nullptr; });
+                                  [](auto const* client) { return client->answering; });
     if (!busy) begin_stop();
   }
 
@@ -359,6 +360,8 @@ class server::impl {
     }
     switch (head.where.what) {
       case action::health: return requests->health(head.where.deep);
+      case action::version: return requests->version();
+      case action::metrics: return requests->metrics();
       case action::models: return requests->models();
       case action::model: return requests->model(head.where.model_id);
       default: return std::nullopt;
@@ -433,22 +436,32 @@ class server::impl {
       if (from->has_overflowed()) client.stream.close();  // ends a write that is not getting on
       client.wake.cancel();
     });
-    auto const kind = head.where.what == action::chat_completions ? api::endpoint::chat_completions
-                                                                  : api::endpoint::completions;
     auto const* const requests = requests_.load();  // there: a request came past answer_early()
-    client.call = requests->open(kind, std::string(head.fields.request_id), channel);
-    asio::post(pool_,
-               [this, requests, call = client.call, body = std::move(body), counted]() mutable {
-                 requests->serve(call, body);
-                 std::string().swap(body);
-                 all_bodies_ -= counted;
-               });
+    auto const what = head.where.what;
+    client.answering = true;
+    if (what == action::chat_completions || what == action::completions) {
+      auto const kind = what == action::chat_completions ? api::endpoint::chat_completions
+                                                         : api::endpoint::completions;
+      client.call = requests->open(kind, std::string(head.fields.request_id), channel);
+    }
+    asio::post(pool_, [this, requests, what, channel, call = client.call, body = std::move(body),
+                       counted]() mutable {
+      if (call) {
+        requests->serve(call, body);
+      } else {
+        channel->send(what == action::tokenize ? requests->tokenize(body)
+                                               : requests->detokenize(body));
+      }
+      std::string().swap(body);
+      all_bodies_ -= counted;
+    });
 
     bool delivered = false;
     auto either = deliver(client, *channel, head, delivered) || watch(client);
     co_await std::move(either);
-    if (!delivered) client.call->cancel();
+    if (!delivered && client.call) client.call->cancel();
     client.call.reset();
+    client.answering = false;
     stop_if_drained();
     bool const goes_on = delivered && head.fields.keep_alive;
     co_return goes_on;
@@ -507,7 +520,7 @@ class server::impl {
       client.buffer.commit(size);
       if (failed == asio::error::operation_aborted) co_return;  // the reply is complete
       if (failed) {
-        client.call->cancel();
+        if (client.call) client.call->cancel();
         client.stream.close();  // ends a write that the client will never read
         co_return;
       }

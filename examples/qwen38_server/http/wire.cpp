@@ -38,8 +38,9 @@ std::string begin_head(int status, head_fields const& fields) {
 
 std::string format_reply(api::reply const& whole, head_fields const& fields, bool omit_body) {
   auto out = begin_head(whole.status, fields);
-  out += "Content-Type: application/json\r\nContent-Length: " + std::to_string(whole.body.size()) +
-         "\r\n";
+  out += "Content-Type: ";
+  out += whole.content_type;
+  out += "\r\nContent-Length: " + std::to_string(whole.body.size()) + "\r\n";
   if (whole.retry_after_s > 0)
     out += "Retry-After: " + std::to_string(whole.retry_after_s) + "\r\n";
   if (whole.status == 401) out += "WWW-Authenticate: Bearer\r\n";

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SERVER, MODEL = sys.argv[1:3]
@@ -280,7 +281,7 @@ class Ending(unittest.TestCase):
                 return
 
     def test_sigterm_lets_answers_finish(self):
-        with Server() as server:
+        with Server("--drain-timeout", "600") as server:  # a loaded machine takes longer than the default
             stream = self.begin_stream(server, 1000)
             server.terminate()
             self.wait_until_draining(server)
@@ -317,8 +318,8 @@ class Secrets(unittest.TestCase):
     def test_w19_neither_key_nor_prompt_is_in_a_log_or_another_reply(self):
         key, prompt = "sk-very-secret-key", "a-very-secret-prompt"
         seen = []
-        with tempfile.TemporaryFile("w+") as log:
-            with Server(log=log, environment={"QWEN38_API_KEY": key}) as server:
+        with tempfile.TemporaryFile("w+") as log, tempfile.NamedTemporaryFile("r") as requests:
+            with Server("--request-log", requests.name, log=log, environment={"QWEN38_API_KEY": key}) as server:
                 server.key = key
                 server.post("/v1/completions", {"prompt": prompt, "max_tokens": 2})
                 for method, path, body in (("POST", "/v1/completions", {"prompt": prompt, "n": 2}),
@@ -327,7 +328,8 @@ class Secrets(unittest.TestCase):
                                            ("POST", "/v1/completions", {"prompt": "x", "model": prompt}),
                                            ("GET", "/health", None), ("GET", "/health?deep=1", None),
                                            ("GET", "/v1/models", None), ("GET", "/metrics", None),
-                                           ("GET", "/props", None)):
+                                           ("GET", "/props", None), ("GET", "/version", None),
+                                           ("POST", "/tokenize", {"prompt": [], "model": prompt})):
                     seen.append(server.request(method, path, body)[1])
                 server.key = "sk-wrong"
                 status, text = server.request("GET", "/v1/models")
@@ -335,12 +337,167 @@ class Secrets(unittest.TestCase):
                 seen.append(text)
                 self.assertEqual(server.stop(), 0)
                 seen.append(server.process.stdout.read())
+            seen.append(requests.read())
+            self.assertEqual(len(seen[-1].splitlines()), 5)
             log.seek(0)
             seen.append(log.read())
         self.assertIn("stopped", seen[-1])
         for text in seen:
             self.assertNotIn(key, text)
             self.assertNotIn(prompt, text)
+
+
+def samples(page):
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+            for line in page.splitlines() if line and not line.startswith("#")}
+
+
+class Traces(unittest.TestCase):
+    """Metrics and request log against what the replies themselves say."""
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.path = os.path.join(self.directory.name, "requests.jsonl")
+
+    def lines(self, path=None):
+        with open(path or self.path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def wait_for_lines(self, count):
+        deadline = time.monotonic() + 30
+        while len(self.lines()) < count:
+            self.assertLess(time.monotonic(), deadline, f"{self.lines()}")
+            time.sleep(0.02)
+        return self.lines()
+
+    def test_metrics_and_log_add_up_to_what_the_replies_say(self):
+        with Server("--request-log", self.path, "--lanes", "2") as server:
+            replies = []
+            for document in heldout(3):
+                body = chat_body(document, speculative={"k": 7})
+                replies += [server.chat(body), server.chat(body)]
+            self.assertEqual(server.request("POST", "/v1/chat/completions", {"messages": []})[0], 400)
+            page = samples(server.request("GET", "/metrics")[1])
+            logged = self.wait_for_lines(len(replies) + 1)
+            self.assertEqual(server.stop(), 0)
+
+        def total(read):
+            return sum(read(reply) for reply in replies)
+
+        self.assertEqual(page["qwen38_prompt_tokens_total"], total(lambda r: r["usage"]["prompt_tokens"]))
+        self.assertEqual(page["qwen38_generation_tokens_total"], total(lambda r: r["usage"]["completion_tokens"]))
+        cached = total(lambda r: r["usage"]["prompt_tokens_details"]["cached_tokens"])
+        self.assertGreater(cached, 0)
+        self.assertEqual(page["qwen38_prefix_cache_hits_total"], cached)
+        self.assertEqual(page["qwen38_spec_decode_num_drafts_total"], total(lambda r: r["speculative"]["rounds"]))
+        self.assertEqual(page["qwen38_spec_decode_num_draft_tokens_total"], total(lambda r: r["speculative"]["drafted"]))
+        for place in range(7):
+            self.assertEqual(page[f'qwen38_spec_decode_num_accepted_tokens_per_pos_total{{position="{place}"}}'],
+                             total(lambda r: r["speculative"]["accepted_at"][place]))
+        self.assertEqual(page['qwen38_requests_finished_total{finished_reason="stop"}'], len(replies))
+        self.assertEqual(page['qwen38_requests_refused_total{status="400"}'], 1)
+        self.assertEqual(page["qwen38_time_to_first_token_seconds_count"], len(replies))
+        self.assertAlmostEqual(page["qwen38_request_decode_time_seconds_sum"],
+                               total(lambda r: r["timings"]["predicted_ms"]) / 1000, delta=0.01)
+        for line, reply in zip(logged, replies):
+            self.assertEqual("chatcmpl-" + line["id"], reply["id"])
+            self.assertEqual(line["completion_tokens"], reply["usage"]["completion_tokens"])
+            self.assertEqual(line["cached_tokens"], reply["usage"]["prompt_tokens_details"]["cached_tokens"])
+            self.assertEqual(line["accepted_at"], reply["speculative"]["accepted_at"])
+            self.assertEqual(line["temperature"], 0)
+            self.assertLessEqual(line["ttft_ms"], line["latency_ms"])
+        self.assertEqual((logged[-1]["status"], logged[-1]["finish_reason"]), (400, "refused"))
+
+    def test_sighup_opens_the_log_again(self):
+        with Server("--request-log", self.path) as server:
+            server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})
+            self.wait_for_lines(1)
+            moved = self.path + ".1"
+            os.rename(self.path, moved)
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+            server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})
+            deadline = time.monotonic() + 30
+            while not os.path.exists(self.path) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.assertEqual(self.wait_for_lines(1)[0]["completion_tokens"], 2)
+            self.assertEqual([line["completion_tokens"] for line in self.lines(moved)], [1])
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_full_disk_ends_no_request_and_is_counted_and_said(self):
+        with tempfile.TemporaryFile("w+") as log:
+            with Server("--request-log", "/dev/full", log=log) as server:
+                for _ in range(3):
+                    server.post("/v1/completions", {"prompt": "x", "max_tokens": 2})
+                deadline = time.monotonic() + 30
+                page = {}
+                while page.get("qwen38_request_log_lost_total", 0) < 3 and time.monotonic() < deadline:
+                    page = samples(server.request("GET", "/metrics")[1])
+                self.assertEqual(page["qwen38_request_log_lost_total"], 3)
+                self.assertEqual(page["qwen38_request_log_lines_total"], 0)
+                self.assertEqual(server.stop(), 0)
+            log.seek(0)
+            self.assertEqual(log.read().count("takes no lines"), 1)
+
+
+class Chat(unittest.TestCase):
+    def talk(self, lines, *flags):
+        done = subprocess.run([SERVER, "chat", "--model", MODEL, "--temperature", "0", *flags],
+                              input="".join(line + "\n" for line in lines),
+                              capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def messages(self, count):
+        """Documents without a system message, and each as the lines of one message."""
+        found = [document for document in heldout(200)
+                 if document["system"] is None and not document["enable_thinking"]][:count]
+        return found, [document["user"].replace("\n", "\\\n") for document in found]
+
+    def test_answers_come_in_order_and_the_pipes_end_is_the_end(self):
+        documents, lines = self.messages(2)
+        said = self.talk([lines[0], "/reset", "", lines[1]], "--no-thinking")
+        self.assertEqual([json.loads(line) for line in said.splitlines()],
+                         [document["expected"] for document in documents])
+        self.assertNotIn("\033", said)
+
+    def test_the_history_is_sent_and_reset_forgets_it(self):
+        documents, lines = self.messages(1)
+        with Server("--lanes", "1") as server:
+            body = {"messages": [{"role": "user", "content": documents[0]["user"]}], "temperature": 0}
+            first = server.chat(body)["choices"][0]["message"]
+            body["messages"] += [first, {"role": "user", "content": "and again"}]
+            second = server.chat(body)["choices"][0]["message"]
+            self.assertEqual(server.stop(), 0)
+        self.assertTrue(first["reasoning_content"])
+        script = [lines[0], "and again", "/reset", lines[0], "/quit", lines[0]]
+        self.assertEqual(self.talk(script), "".join(
+            message["reasoning_content"] + "\n" + message["content"] + "\n" for message in (first, second, first)))
+        self.assertEqual(self.talk(script, "--hide-reasoning"), "".join(
+            message["content"] + "\n" for message in (first, second, first)))
+
+    def test_a_message_beyond_the_context_is_said_and_leaves_no_trace(self):
+        documents, lines = self.messages(1)
+        said = self.talk(["long " * 4000, lines[0]], "--no-thinking", "--context", "1024").splitlines()
+        self.assertIn("the context holds 1024 tokens", said[0])
+        self.assertEqual(json.loads(said[1]), documents[0]["expected"])
+
+    def test_ctrl_c_ends_an_answer_but_not_the_chat(self):
+        document, line = (found[0] for found in self.messages(1))
+        items = "\\\n".join(f"at {i}.50; {i % 9 + 1}; candle {i}:" for i in range(1, 20))  # an answer of some 200 tokens
+        long_line = "Reformat the following document into JSON. JSON only.\\\nITEMS\\\n" + items
+        with subprocess.Popen([SERVER, "chat", "--model", MODEL, "--temperature", "0", "--no-thinking", "--k", "0"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            process.stdin.write(f"{long_line}\n".encode())
+            process.stdin.flush()
+            process.stdout.read(1)
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(f"{line}\n/quit\n".encode(), timeout=300)
+            self.assertEqual(process.returncode, 0)
+        cut, rest = said.decode("utf-8").split("[cancelled]\n")
+        self.assertTrue(cut)
+        self.assertEqual(json.loads(rest), document["expected"], "the message that was cancelled is forgotten")
 
 
 class Starting(unittest.TestCase):

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "test/http/server_fixture.hpp"
+#include "test/support/prometheus_text.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -421,6 +422,45 @@ TEST(plain_contract, models_and_health) {
   EXPECT_EQ(json::parse(failed.body)["status"], "failed");
 }
 
+TEST(plain_contract, tokens_version_and_metrics) {
+  running_server served(short_answer);
+  raw_client client(served.port());  // all on one connection
+  client.send(post("/tokenize", R"({"prompt":"hi"})"));
+  EXPECT_EQ(json::parse(client.read_reply().body)["tokens"], json({'h', 'i'}));
+  client.send(post("/tokenize", R"({"prompt":3})"));
+  EXPECT_EQ(client.read_reply().status, 400);
+  client.send(post("/detokenize", R"({"tokens":[104,105]})"));
+  EXPECT_EQ(json::parse(client.read_reply().body)["prompt"], "hi");
+  client.send(get("/version"));
+  EXPECT_TRUE(json::parse(client.read_reply().body)["version"].is_string());
+  client.send(post(chat_path, chat_body));
+  EXPECT_EQ(client.read_reply().status, 200);
+  client.send(get("/metrics"));
+  auto const page = client.read_reply();
+  EXPECT_EQ(page.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  auto const read = prometheus_reader::read(page.body);
+  EXPECT_EQ(read.problem, "");
+  EXPECT_EQ(read.at("qwen38_requests_finished_total{finished_reason=\"stop\"}"), 1);
+  EXPECT_EQ(read.at("qwen38_num_requests_running"), 0);
+  client.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(client.read_reply(true).status, 200);
+}
+
+TEST(plain_contract, large_bodies_are_tokenised_beside_the_io_thread_and_may_be_left) {
+  running_server served(short_answer);
+  std::string const body = R"({"prompt":")" + std::string(std::size_t{4} << 20, 'x') + "\"}";
+  raw_client client(served.port());
+  client.send(post("/tokenize", body));
+  EXPECT_EQ(exchange_once(served.port(), get("/health")).status, 200);
+  EXPECT_EQ(json::parse(client.read_reply().body)["count"], 4 << 20);
+  for (int i = 0; i < 5; ++i) {
+    raw_client leaver(served.port());
+    leaver.send(post("/tokenize", body));
+    leaver.reset();
+  }
+  EXPECT_EQ(exchange_once(served.port(), post(chat_path, chat_body)).status, 200);
+}
+
 TEST(plain_contract, the_reply_to_a_head_is_a_head_whatever_it_says) {
   running_server served(short_answer);
   raw_client client(served.port());
@@ -471,7 +511,8 @@ TEST(auth_contract, w18_every_route_but_health_needs_the_key) {
     for (std::string const path :
          {"/v1/models", "/v1/models/demo", "/v1/chat/completions", "/v1/completions", "//v1/models",
           "/v1/models/", "/%76%31/models", "/%2576%2531/models", "/v2/models", "/", "/metrics",
-          "/v1/../health", "/health/../v1/models", "/health%2f", "http://x/v1/models"}) {
+          "/version", "/tokenize", "/detokenize", "/v1/../health", "/health/../v1/models",
+          "/health%2f", "http://x/v1/models"}) {
       for (std::string const header :
            {"", "Authorization: Bearer sk-wrong\r\n", "Authorization: sk-secret\r\n",
             "X-Authorization: Bearer sk-secret\r\n"}) {

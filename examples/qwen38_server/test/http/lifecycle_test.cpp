@@ -51,7 +51,9 @@ TEST(loading, everything_is_503_but_the_key_and_the_path_are_checked) {
   EXPECT_EQ(exchange_once(server.port(), get("/health?deep=1")).status, 503);
   for (auto const& request :
        {get("/v1/models", key), get("/v1/models/demo", key), post(chat_path, chat_body, key),
-        post(chat_path, stream_body, key), post("/v1/completions", "no JSON", key)}) {
+        post(chat_path, stream_body, key), post("/v1/completions", "no JSON", key),
+        post("/tokenize", "{}", key), post("/detokenize", "{}", key), get("/version", key),
+        get("/metrics", key)}) {
     auto const reply = exchange_once(server.port(), request);
     EXPECT_EQ(reply.status, 503) << request;
     EXPECT_EQ(error_code_in(reply), "loading") << request;

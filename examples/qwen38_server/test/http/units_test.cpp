@@ -110,6 +110,13 @@ TEST(route, paths_and_methods) {
   EXPECT_EQ(resolve("OPTIONS", "/v1/chat/completions").what, action::method_not_allowed);
   EXPECT_EQ(resolve("POST", "/health").allow, "GET, HEAD");
   EXPECT_EQ(resolve("DELETE", "/v1/models/demo").what, action::method_not_allowed);
+  EXPECT_EQ(resolve("POST", "/tokenize").what, action::tokenize);
+  EXPECT_EQ(resolve("POST", "/detokenize").what, action::detokenize);
+  EXPECT_EQ(resolve("GET", "/tokenize").allow, "POST");
+  EXPECT_EQ(resolve("GET", "/detokenize").allow, "POST");
+  EXPECT_EQ(resolve("GET", "/version").what, action::version);
+  EXPECT_EQ(resolve("HEAD", "/metrics?x=1").what, action::metrics);
+  EXPECT_EQ(resolve("POST", "/metrics").allow, "GET, HEAD");
 }
 
 TEST(wire, heads_and_chunks) {
@@ -124,6 +131,9 @@ TEST(wire, heads_and_chunks) {
             "HTTP/1.1 429 Too Many Requests\r\nx-request-id: id1\r\nConnection: "
             "keep-alive\r\nContent-Type: "
             "application/json\r\nContent-Length: 3\r\nRetry-After: 1\r\n\r\n{}\n");
+  auto const page = format_reply({200, "x 1\n", 0, "text/plain"}, fields);
+  EXPECT_NE(page.find("\r\nContent-Type: text/plain\r\n"), std::string::npos);
+  EXPECT_EQ(page.find("application/json"), std::string::npos);
   std::string chunks;
   append_chunk(chunks, std::string(26, 'x'));
   append_chunk(chunks, "");
