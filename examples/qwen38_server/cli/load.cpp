@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -36,6 +37,7 @@ void require_device(model_flags const& flags) {
     throw error(error_kind::unsupported, "--tp " + std::to_string(flags.tp) +
                                              ": --device cuda runs on one GPU, expected --tp 1");
   }
+  if (flags.device == "cuda" && !flags.allow_busy_gpu) ops::cuda::require_idle(0);
   if (flags.device == "cpu" || flags.device == "cuda") return;
   std::string const expected = "cpu or cuda";
 #else
@@ -50,9 +52,9 @@ std::unique_ptr<ops::backend> make_backend(model_flags const& flags, int threads
 #ifdef QWEN38_WITH_CUDA
   if (flags.device == "cuda") return ops::cuda::make_backend(ops::cuda::open_gpu(0));
 #else
-  static_cast<void>(flags);  // only the CPU is left
 #endif
-  return ops::cpu::make_backend(threads);
+  return ops::cpu::make_backend(
+      threads, flags.force_fallback ? qpn::cpu::isa::scalar : qpn::cpu::isa::automatic);
 }
 
 void print_memory(std::string const& whose, model::qwen38_model const& of) {
@@ -96,6 +98,9 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
   app.add_option("--model", flags.directory, "Checkpoint directory")->required();
   app.add_option("--device", flags.device, "Where to run: cpu, or cuda (the first GPU)")
       ->capture_default_str();
+  app.add_flag("--allow-busy-gpu", flags.allow_busy_gpu,
+               "Load although other programs hold memory of the GPU");
+  app.add_flag("--force-fallback", flags.force_fallback)->group("");  // a fault for tests
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -119,6 +124,16 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
       ->check(CLI::IsMember({"qwen3.8", "qwen3.6"}));
 }
 
+std::vector<ops::route_count> routes_of(loaded_model const& loaded) {
+  std::map<std::string, std::uint64_t> launches;
+  for (model::qwen38_model const* rank : loaded.ranks) {
+    for (ops::route_count const& one : rank->routes()) launches[one.route] += one.launches;
+  }
+  std::vector<ops::route_count> all;
+  for (auto const& [route, count] : launches) all.push_back({route, count});
+  return all;
+}
+
 loaded_model load(model_flags const& flags) {
   require_device(flags);
   int const threads =
@@ -140,6 +155,7 @@ loaded_model load(model_flags const& flags) {
       flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
   options.kv_pages = kv_pages(flags, options.max_context);
   options.snapshots = snapshot_places(flags, config, options.kv_pages);
+  options.self_check = true;
   loaded.threads = threads_of_rank * flags.tp;
   loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
 
@@ -161,13 +177,14 @@ loaded_model load(model_flags const& flags) {
     auto whole = make_rank(nullptr);
     spdlog::info("{}: on {}", loaded.name, loaded.device);
     print_memory(loaded.name, *whole);
-    loaded.routes = [of = whole.get()] { return of->routes(); };
+    loaded.ranks.push_back(whole.get());
     loaded.model = std::move(whole);
   } else {
     auto group =
         std::make_unique<model::rank_group>(parallel::make_in_process_group(flags.tp), make_rank);
     for (int rank = 0; rank < flags.tp; ++rank) {
       print_memory(loaded.name + ", rank " + std::to_string(rank), group->rank(rank));
+      loaded.ranks.push_back(&group->rank(rank));
     }
     loaded.model = std::move(group);
   }

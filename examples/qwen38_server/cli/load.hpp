@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include "checkpoint/config.hpp"
 #include "engine/engine.hpp"
 #include "model/causal_lm.hpp"
+#include "model/qwen38.hpp"
 #include "ops/backend.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
@@ -33,6 +33,8 @@ struct model_flags {
   /// than 131072 or one whole context.
   std::int64_t kv_tokens = 0;
   std::int64_t prefix_cache_mib = 0;  ///< for the snapshots of the prefix cache; 0: no such cache
+  bool allow_busy_gpu = false;        ///< load beside other programs' memory
+  bool force_fallback = false;        ///< CPU products in plain C++; to test the start-up gate
   std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
 };
 
@@ -48,10 +50,12 @@ struct loaded_model {
   std::string name;  ///< last component of the directory
   int threads = 1;
   std::string device = "CPU";  ///< its name
-  /// Routes that the model's products have taken so far; asked for while the engine rests. Not over
-  /// several ranks.
-  std::function<std::vector<ops::route_count>()> routes;
+  /// The parts of `model`, in rank order; asked while the engine rests.
+  std::vector<model::qwen38_model const*> ranks;
 };
+
+/// Routes that the products of all ranks have taken so far.
+std::vector<ops::route_count> routes_of(loaded_model const& loaded);
 
 /// Opens, checks and packs; prints the memory plan to stderr.
 loaded_model load(model_flags const& flags);

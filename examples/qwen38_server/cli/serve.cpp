@@ -16,6 +16,7 @@
 
 #include "api/handler.hpp"
 #include "cli/load.hpp"
+#include "cli/startup_gate.hpp"
 #include "cli/subcommands.hpp"
 #include "http/server.hpp"
 
@@ -30,7 +31,7 @@ struct serve_flags {
   std::string name;
   std::vector<std::string> aliases;
   bool accept_any_model = false;
-  int draft_tokens = 7;
+  startup_options startup;
   std::int64_t max_tokens = 4096;
   std::size_t queue_limit = 64;
   std::int64_t queue_timeout_s = 0;
@@ -66,7 +67,8 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   served.stall_limit = std::chrono::seconds(flags.stall_limit_s);
   served.defaults.max_tokens = flags.max_tokens;
   served.defaults.chat_format = loaded.chat_format;
-  served.defaults.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
+  served.defaults.draft_tokens =
+      loaded.model->get_limits().has_mtp ? flags.startup.draft_tokens : 0;
   return served;
 }
 
@@ -79,7 +81,9 @@ struct served_model {
   void load(serve_flags const& flags) {
     loaded = cli::load(flags.model);
     engine = start_engine(loaded, engine_options_of(flags));
-    requests.emplace(*engine, *loaded.tokenizer, settings_of(flags, loaded));
+    api::settings served = settings_of(flags, loaded);
+    served.startup_report = pass_startup_gate(loaded, *engine, flags.model, flags.startup);
+    requests.emplace(*engine, *loaded.tokenizer, std::move(served));
   }
 };
 
@@ -141,9 +145,15 @@ void add_serve(CLI::App& app, action& chosen) {
   command->add_option("--alias", flags->aliases, "Further names of the model; may be repeated");
   command->add_flag("--accept-any-model", flags->accept_any_model,
                     "Serve whatever a request's `model` says");
-  command->add_option("--k", flags->draft_tokens, "MTP draft depth of requests that name none")
-      ->check(CLI::Range(0, 15))
-      ->capture_default_str();
+  auto* const depth = command
+                          ->add_option("--k", flags->startup.draft_tokens,
+                                       "MTP draft depth of requests that name none")
+                          ->check(CLI::Range(0, 15))
+                          ->capture_default_str();
+  command->add_option("--report", flags->startup.report,
+                      "Write what the start-up checks found to this file, as JSON");
+  command->add_flag("--allow-emulated", flags->startup.allow_emulated,
+                    "Serve although the GPU lacks the kernels' matrix instruction, slowly");
   command
       ->add_option("--max-tokens", flags->max_tokens,
                    "Longest answer of requests that name no limit")
@@ -180,7 +190,10 @@ void add_serve(CLI::App& app, action& chosen) {
                    "Seconds without progress after which /health?deep=1 says `stalled`")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
-  command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
+  command->callback([flags, depth, &chosen] {
+    flags->startup.draft_tokens_given = depth->count() > 0;
+    chosen = [flags] { return serve(*flags); };
+  });
 }
 
 }  // namespace qwen38::cli

@@ -359,6 +359,7 @@ class server::impl {
     }
     switch (head.where.what) {
       case action::health: return requests->health(head.where.deep);
+      case action::report: return requests->report();
       case action::models: return requests->models();
       case action::model: return requests->model(head.where.model_id);
       default: return std::nullopt;
