@@ -131,8 +131,8 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
 
 int bench(bench_flags const& flags) {
   loaded_model loaded = load(flags.model);
-  std::vector<document> documents =
-      read_documents(flags.model.directory / "eval" / (flags.set + ".jsonl"), loaded.chat_format);
+  std::vector<document> documents = read_documents(
+      loaded.source->directory() / "eval" / (flags.set + ".jsonl"), loaded.chat_format);
   documents.resize(std::min(documents.size(), flags.documents));
   if (documents.empty())
     throw error(error_kind::invalid_argument, "--documents 0: expected at least one document");

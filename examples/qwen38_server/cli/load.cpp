@@ -95,7 +95,10 @@ void add_tp_flag(CLI::App& app, int& tp) {
 }
 
 void add_model_flags(CLI::App& app, model_flags& flags) {
-  app.add_option("--model", flags.directory, "Checkpoint directory")->required();
+  app.add_option(
+         "--model", flags.model,
+         "Checkpoint directory; or synth:27b, made-up weights of full size, to measure with")
+      ->required();
   app.add_option("--device", flags.device, "Where to run: cpu, or cuda (the first GPU)")
       ->capture_default_str();
   app.add_flag("--allow-busy-gpu", flags.allow_busy_gpu,
@@ -140,13 +143,17 @@ loaded_model load(model_flags const& flags) {
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
   int const threads_of_rank = std::max(1, threads / flags.tp);
 
-  checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
   loaded_model loaded;
-  loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
-  loaded.tokenizer =
-      std::make_unique<text::tokenizer>(text::tokenizer::from_checkpoint(flags.directory));
-  loaded.chat_format =
-      text::checkpoint_chat_format(flags.directory, text::parse_chat_format(flags.chat_template));
+  loaded.source = std::make_shared<model_source const>(flags.model);
+  std::filesystem::path const& directory = loaded.source->directory();
+  checkpoint::model_config const config = checkpoint::load_model_config(directory);
+  loaded.generation = checkpoint::load_generation_config(directory, config.vocab_size);
+  loaded.tokenizer = std::make_unique<text::tokenizer>(text::tokenizer::from_checkpoint(directory));
+  bool const has_template = !loaded.source->is_synthetic();
+  if (has_template) {
+    loaded.chat_format =
+        text::checkpoint_chat_format(directory, text::parse_chat_format(flags.chat_template));
+  }
 
   model::qwen38_options options;
   options.valid_ids = loaded.tokenizer->vocab_size();
@@ -157,13 +164,13 @@ loaded_model load(model_flags const& flags) {
   options.snapshots = snapshot_places(flags, config, options.kv_pages);
   options.self_check = true;
   loaded.threads = threads_of_rank * flags.tp;
-  loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
+  loaded.name = loaded.source->name();
 
   auto const make_rank = [&](std::shared_ptr<parallel::communicator> ranks) {
     model::qwen38_options own = options;
     own.ranks = std::move(ranks);
     // Each rank opens the files itself: a repository is one thread's.
-    auto const files = std::make_shared<checkpoint::repository>(flags.directory);
+    auto const files = loaded.source->open();
     auto backend = make_backend(flags, threads_of_rank);
     if (!own.ranks) loaded.device = backend->name();
     return std::make_unique<model::qwen38_model>(files, config, std::move(backend), own);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/config.hpp"
+#include "cli/model_source.hpp"
 #include "engine/engine.hpp"
 #include "model/causal_lm.hpp"
 #include "model/qwen38.hpp"
@@ -23,7 +23,7 @@ namespace qwen38::cli {
 
 /// Flags that every subcommand which runs the model shares.
 struct model_flags {
-  std::filesystem::path directory;
+  std::string model;  ///< a checkpoint's directory, or synth:PRESET
   std::string device = "cpu";
   int threads = 0;  ///< 0: one per processor this process may use
   int tp = 1;       ///< ranks that share each layer
@@ -43,11 +43,12 @@ void add_model_flags(CLI::App& app, model_flags& flags);
 
 /// A checkpoint ready to run.
 struct loaded_model {
+  std::shared_ptr<model_source const> source;  ///< outlives the model
   checkpoint::generation_config generation;
   std::unique_ptr<text::tokenizer> tokenizer;
   text::chat_format chat_format = text::chat_format::qwen38;
   std::unique_ptr<model::causal_lm> model;
-  std::string name;  ///< last component of the directory
+  std::string name;  ///< of the source
   int threads = 1;
   std::string device = "CPU";  ///< its name
   /// The parts of `model`, in rank order; asked while the engine rests.

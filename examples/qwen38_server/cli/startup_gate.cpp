@@ -79,14 +79,22 @@ startup_facts gather(loaded_model const& loaded, model_flags const& flags) {
   facts.model = loaded.name;
   facts.device = loaded.device;
   facts.tp = flags.tp;
-  checkpoint::inspection const stored =
-      checkpoint::inspect_checkpoint(flags.directory, checkpoint::open_mode::headers_only);
-  facts.tensors = stored.tensors;
-  facts.tensor_bytes = stored.bytes;
-  facts.ignored_tensors = stored.weights ? stored.tensors - stored.weights->used.size() : 0;
-  facts.structure = structure_of(flags.directory);
-  facts.known_as = known_checkpoint(facts.structure);
-  facts.kv_cache_directive = stored.kv_cache_algo;
+  if (loaded.source->is_synthetic()) {
+    auto const tensors = loaded.source->open()->tensors();
+    facts.tensors = tensors.size();
+    for (checkpoint::tensor_view const* one : tensors) facts.tensor_bytes += one->byte_count;
+    facts.known_as = "made-up weights";
+  } else {
+    std::filesystem::path const& directory = loaded.source->directory();
+    checkpoint::inspection const stored =
+        checkpoint::inspect_checkpoint(directory, checkpoint::open_mode::headers_only);
+    facts.tensors = stored.tensors;
+    facts.tensor_bytes = stored.bytes;
+    facts.ignored_tensors = stored.weights ? stored.tensors - stored.weights->used.size() : 0;
+    facts.structure = structure_of(directory);
+    facts.known_as = known_checkpoint(facts.structure);
+    facts.kv_cache_directive = stored.kv_cache_algo;
+  }
   facts.has_mtp = loaded.model->get_limits().has_mtp;
   facts.best_cpu_route = std::string("cpu/") + qpn::cpu::to_string(qpn::cpu::best_isa());
   for (model::qwen38_model const* rank : loaded.ranks) {
