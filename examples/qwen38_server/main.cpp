@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   qwen38::cli::add_bench(app, chosen);
   qwen38::cli::add_inspect(app, chosen);
   qwen38::cli::add_convert(app, chosen);
+  qwen38::cli::add_synth(app, chosen);
   try {
     app.parse(argc, argv);
     return chosen();

@@ -42,6 +42,8 @@ class handler {
   [[nodiscard]] reply metrics() const;
   [[nodiscard]] reply models() const;
   [[nodiscard]] reply model(std::string_view id) const;
+  /// What the start-up checks found.
+  [[nodiscard]] reply report() const { return {200, served_.startup_report}; }
   /// deep: also whether the engine gets on with what it has, as far as the looks so far can tell.
   [[nodiscard]] reply health(bool deep) const;
   /// What is running or waiting goes on; new requests get 503.

@@ -39,6 +39,7 @@ struct settings {
   std::vector<std::int32_t>
       eos_ids;  ///< generation_config.json's list; they end every answer unless ignore_eos
   generation_defaults defaults;
+  std::string startup_report = "{}\n";  ///< JSON: what /v1/internal/report gives
   /// A deep /health gives up on an engine that has work and has not moved for this long. Above what
   /// one chunk of a prompt takes on the slowest machine.
   std::chrono::seconds stall_limit{60};

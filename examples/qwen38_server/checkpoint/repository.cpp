@@ -41,6 +41,15 @@ repository::repository(std::filesystem::path const& directory, open_mode mode, d
   open(report);
 }
 
+repository::repository(std::filesystem::path const& directory,
+                       std::vector<tensor_view> const& tensors)
+    : directory_(directory), mode_(open_mode::full) {
+  for (tensor_view const& tensor : tensors) {
+    by_name_.emplace(tensor.name, entries_.size());
+    entries_.push_back({&tensor, 0});
+  }
+}
+
 void repository::open(diagnostics& report) {
   std::string const where = directory_.string() + ": ";
   std::error_code ignored;

@@ -34,6 +34,9 @@ class repository {
   /// be read.
   repository(std::filesystem::path const& directory, open_mode mode, diagnostics& report);
 
+  /// A directory that has only the JSON files: the tensors are in memory that outlives this.
+  repository(std::filesystem::path const& directory, std::vector<tensor_view> const& tensors);
+
   [[nodiscard]] tensor_view const* find(std::string_view name) const noexcept;
 
   /// The tensor, now marked as used. Claiming twice is fine.

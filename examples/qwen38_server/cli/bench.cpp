@@ -122,10 +122,8 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["exact_documents"] = exact;
   report["exact_json"] =
       static_cast<double>(exact) / static_cast<double>(results.front().exact.size());
-  if (loaded.routes) {
-    auto& routes = report["routes"] = nlohmann::ordered_json::object();
-    for (ops::route_count const& one : loaded.routes()) routes[one.route] = one.launches;
-  }
+  auto& routes = report["routes"] = nlohmann::ordered_json::object();
+  for (ops::route_count const& one : routes_of(loaded)) routes[one.route] = one.launches;
   report["greedy_identical"] = std::ranges::all_of(
       results, [&](depth_result const& one) { return one.hashes == results.front().hashes; });
   return report;
@@ -133,8 +131,8 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
 
 int bench(bench_flags const& flags) {
   loaded_model loaded = load(flags.model);
-  std::vector<document> documents =
-      read_documents(flags.model.directory / "eval" / (flags.set + ".jsonl"), loaded.chat_format);
+  std::vector<document> documents = read_documents(
+      loaded.source->directory() / "eval" / (flags.set + ".jsonl"), loaded.chat_format);
   documents.resize(std::min(documents.size(), flags.documents));
   if (documents.empty())
     throw error(error_kind::invalid_argument, "--documents 0: expected at least one document");
@@ -152,10 +150,9 @@ int bench(bench_flags const& flags) {
   for (std::size_t i = 0; i < documents.size(); ++i) {
     if (!results.front().exact[i]) std::fprintf(stderr, "not exact: %s\n", documents[i].id.c_str());
   }
-  if (loaded.routes) {
-    for (ops::route_count const& one : loaded.routes())
-      std::fprintf(stderr, "route %s: %llu launches\n", one.route.c_str(),
-                   static_cast<unsigned long long>(one.launches));
+  for (ops::route_count const& one : routes_of(loaded)) {
+    std::fprintf(stderr, "route %s: %llu launches\n", one.route.c_str(),
+                 static_cast<unsigned long long>(one.launches));
   }
   std::fprintf(stderr, "device: %s\n", loaded.device.c_str());
   nlohmann::ordered_json const report = to_json(results, loaded, flags);

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -36,6 +37,7 @@ void require_device(model_flags const& flags) {
     throw error(error_kind::unsupported, "--tp " + std::to_string(flags.tp) +
                                              ": --device cuda runs on one GPU, expected --tp 1");
   }
+  if (flags.device == "cuda" && !flags.allow_busy_gpu) ops::cuda::require_idle(0);
   if (flags.device == "cpu" || flags.device == "cuda") return;
   std::string const expected = "cpu or cuda";
 #else
@@ -50,9 +52,9 @@ std::unique_ptr<ops::backend> make_backend(model_flags const& flags, int threads
 #ifdef QWEN38_WITH_CUDA
   if (flags.device == "cuda") return ops::cuda::make_backend(ops::cuda::open_gpu(0));
 #else
-  static_cast<void>(flags);  // only the CPU is left
 #endif
-  return ops::cpu::make_backend(threads);
+  return ops::cpu::make_backend(
+      threads, flags.force_fallback ? qpn::cpu::isa::scalar : qpn::cpu::isa::automatic);
 }
 
 void print_memory(std::string const& whose, model::qwen38_model const& of) {
@@ -93,9 +95,15 @@ void add_tp_flag(CLI::App& app, int& tp) {
 }
 
 void add_model_flags(CLI::App& app, model_flags& flags) {
-  app.add_option("--model", flags.directory, "Checkpoint directory")->required();
+  app.add_option(
+         "--model", flags.model,
+         "Checkpoint directory; or synth:27b, made-up weights of full size, to measure with")
+      ->required();
   app.add_option("--device", flags.device, "Where to run: cpu, or cuda (the first GPU)")
       ->capture_default_str();
+  app.add_flag("--allow-busy-gpu", flags.allow_busy_gpu,
+               "Load although other programs hold memory of the GPU");
+  app.add_flag("--force-fallback", flags.force_fallback)->group("");  // a fault for tests
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -128,19 +136,33 @@ void add_prefix_cache_flag(CLI::App& app, model_flags& flags, std::int64_t defau
       ->capture_default_str();
 }
 
+std::vector<ops::route_count> routes_of(loaded_model const& loaded) {
+  std::map<std::string, std::uint64_t> launches;
+  for (model::qwen38_model const* rank : loaded.ranks) {
+    for (ops::route_count const& one : rank->routes()) launches[one.route] += one.launches;
+  }
+  std::vector<ops::route_count> all;
+  for (auto const& [route, count] : launches) all.push_back({route, count});
+  return all;
+}
+
 loaded_model load(model_flags const& flags) {
   require_device(flags);
   int const threads =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
   int const threads_of_rank = std::max(1, threads / flags.tp);
 
-  checkpoint::model_config const config = checkpoint::load_model_config(flags.directory);
   loaded_model loaded;
-  loaded.generation = checkpoint::load_generation_config(flags.directory, config.vocab_size);
-  loaded.tokenizer =
-      std::make_unique<text::tokenizer>(text::tokenizer::from_checkpoint(flags.directory));
-  loaded.chat_format =
-      text::checkpoint_chat_format(flags.directory, text::parse_chat_format(flags.chat_template));
+  loaded.source = std::make_shared<model_source const>(flags.model);
+  std::filesystem::path const& directory = loaded.source->directory();
+  checkpoint::model_config const config = checkpoint::load_model_config(directory);
+  loaded.generation = checkpoint::load_generation_config(directory, config.vocab_size);
+  loaded.tokenizer = std::make_unique<text::tokenizer>(text::tokenizer::from_checkpoint(directory));
+  bool const has_template = !loaded.source->is_synthetic();
+  if (has_template) {
+    loaded.chat_format =
+        text::checkpoint_chat_format(directory, text::parse_chat_format(flags.chat_template));
+  }
 
   model::qwen38_options options;
   options.valid_ids = loaded.tokenizer->vocab_size();
@@ -149,14 +171,15 @@ loaded_model load(model_flags const& flags) {
       flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
   options.kv_pages = kv_pages(flags, options.max_context);
   options.snapshots = snapshot_places(flags, config, options.kv_pages);
+  options.self_check = true;
   loaded.threads = threads_of_rank * flags.tp;
-  loaded.name = std::filesystem::weakly_canonical(flags.directory).filename().string();
+  loaded.name = loaded.source->name();
 
   auto const make_rank = [&](std::shared_ptr<parallel::communicator> ranks) {
     model::qwen38_options own = options;
     own.ranks = std::move(ranks);
     // Each rank opens the files itself: a repository is one thread's.
-    auto const files = std::make_shared<checkpoint::repository>(flags.directory);
+    auto const files = loaded.source->open();
     auto backend = make_backend(flags, threads_of_rank);
     if (!own.ranks) loaded.device = backend->name();
     return std::make_unique<model::qwen38_model>(files, config, std::move(backend), own);
@@ -170,13 +193,14 @@ loaded_model load(model_flags const& flags) {
     auto whole = make_rank(nullptr);
     spdlog::info("{}: on {}", loaded.name, loaded.device);
     print_memory(loaded.name, *whole);
-    loaded.routes = [of = whole.get()] { return of->routes(); };
+    loaded.ranks.push_back(whole.get());
     loaded.model = std::move(whole);
   } else {
     auto group =
         std::make_unique<model::rank_group>(parallel::make_in_process_group(flags.tp), make_rank);
     for (int rank = 0; rank < flags.tp; ++rank) {
       print_memory(loaded.name + ", rank " + std::to_string(rank), group->rank(rank));
+      loaded.ranks.push_back(&group->rank(rank));
     }
     loaded.model = std::move(group);
   }

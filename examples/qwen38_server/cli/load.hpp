@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/config.hpp"
+#include "cli/model_source.hpp"
 #include "engine/engine.hpp"
 #include "model/causal_lm.hpp"
+#include "model/qwen38.hpp"
 #include "ops/backend.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
@@ -23,7 +23,7 @@ namespace qwen38::cli {
 
 /// Flags that every subcommand which runs the model shares.
 struct model_flags {
-  std::filesystem::path directory;
+  std::string model;  ///< a checkpoint's directory, or synth:PRESET
   std::string device = "cpu";
   int threads = 0;  ///< 0: one per processor this process may use
   int tp = 1;       ///< ranks that share each layer
@@ -33,6 +33,8 @@ struct model_flags {
   /// than 131072 or one whole context.
   std::int64_t kv_tokens = 0;
   std::int64_t prefix_cache_mib = 0;  ///< for the snapshots of the prefix cache; 0: no such cache
+  bool allow_busy_gpu = false;        ///< load beside other programs' memory
+  bool force_fallback = false;        ///< CPU products in plain C++; to test the start-up gate
   std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
 };
 
@@ -42,17 +44,20 @@ void add_prefix_cache_flag(CLI::App& app, model_flags& flags, std::int64_t defau
 
 /// A checkpoint ready to run.
 struct loaded_model {
+  std::shared_ptr<model_source const> source;  ///< outlives the model
   checkpoint::generation_config generation;
   std::unique_ptr<text::tokenizer> tokenizer;
   text::chat_format chat_format = text::chat_format::qwen38;
   std::unique_ptr<model::causal_lm> model;
-  std::string name;  ///< last component of the directory
+  std::string name;  ///< of the source
   int threads = 1;
   std::string device = "CPU";  ///< its name
-  /// Routes that the model's products have taken so far; asked for while the engine rests. Not over
-  /// several ranks.
-  std::function<std::vector<ops::route_count>()> routes;
+  /// The parts of `model`, in rank order; asked while the engine rests.
+  std::vector<model::qwen38_model const*> ranks;
 };
+
+/// Routes that the products of all ranks have taken so far.
+std::vector<ops::route_count> routes_of(loaded_model const& loaded);
 
 /// Opens, checks and packs; prints the memory plan to stderr.
 loaded_model load(model_flags const& flags);

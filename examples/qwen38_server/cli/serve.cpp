@@ -18,6 +18,7 @@
 
 #include "api/handler.hpp"
 #include "cli/load.hpp"
+#include "cli/startup_gate.hpp"
 #include "cli/subcommands.hpp"
 #include "http/server.hpp"
 
@@ -33,7 +34,7 @@ struct serve_flags {
   std::vector<std::string> aliases;
   std::string request_log;
   bool accept_any_model = false;
-  int draft_tokens = 7;
+  startup_options startup;
   std::int64_t max_tokens = 4096;
   std::size_t queue_limit = 64;
   std::int64_t queue_timeout_s = 0;
@@ -78,17 +79,11 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   for (std::int64_t id : config.eos_token_ids)
     served.eos_ids.push_back(static_cast<std::int32_t>(id));
   served.defaults.sampling = default_sampling(config);
-  if (loaded.routes) {
-    served.launches = [routes = loaded.routes] {
-      std::vector<api::launch_count> out;
-      for (ops::route_count const& one : routes()) out.push_back({one.route, one.launches});
-      return out;
-    };
-  }
-  served.stall_limit = std::chrono::seconds(flags.stall_limit_s);
-  served.defaults.max_tokens = flags.max_tokens;
-  served.defaults.chat_format = loaded.chat_format;
-  served.defaults.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
+  served.launches = [&loaded] {
+    std::vector<api::route_launches> out;
+    for (ops::route_count const& one : routes_of(loaded)) out.push_back({one.route, one.launches});
+    return out;
+  };
   return served;
 }
 
@@ -103,6 +98,7 @@ struct served_model {
     loaded = cli::load(flags.model);
     engine = start_engine(loaded, engine_options_of(flags));
     auto served = settings_of(flags, loaded);
+    served.startup_report = pass_startup_gate(loaded, *engine, flags.model, flags.startup);
     served.log = log;
     requests.emplace(*engine, *loaded.tokenizer, std::move(served));
   }
@@ -167,9 +163,15 @@ void add_serve(CLI::App& app, action& chosen) {
   command->add_option("--alias", flags->aliases, "Further names of the model; may be repeated");
   command->add_flag("--accept-any-model", flags->accept_any_model,
                     "Serve whatever a request's `model` says");
-  command->add_option("--k", flags->draft_tokens, "MTP draft depth of requests that name none")
-      ->check(CLI::Range(0, 15))
-      ->capture_default_str();
+  auto* const depth = command
+                          ->add_option("--k", flags->startup.draft_tokens,
+                                       "MTP draft depth of requests that name none")
+                          ->check(CLI::Range(0, 15))
+                          ->capture_default_str();
+  command->add_option("--report", flags->startup.report,
+                      "Write what the start-up checks found to this file, as JSON");
+  command->add_flag("--allow-emulated", flags->startup.allow_emulated,
+                    "Serve although the GPU lacks the kernels' matrix instruction, slowly");
   command
       ->add_option("--max-tokens", flags->max_tokens,
                    "Longest answer of requests that name no limit")
@@ -203,7 +205,10 @@ void add_serve(CLI::App& app, action& chosen) {
   command->add_option("--request-log", flags->request_log,
                       "File to which a JSON line is appended for each request, without any text of "
                       "prompt or answer; SIGHUP opens it again");
-  command->callback([flags, &chosen] { chosen = [flags] { return serve(*flags); }; });
+  command->callback([flags, depth, &chosen] {
+    flags->startup.draft_tokens_given = depth->count() > 0;
+    chosen = [flags] { return serve(*flags); };
+  });
 }
 
 }  // namespace qwen38::cli

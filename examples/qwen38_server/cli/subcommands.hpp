@@ -19,5 +19,6 @@ void add_generate(CLI::App& app, action& chosen);
 void add_bench(CLI::App& app, action& chosen);
 void add_inspect(CLI::App& app, action& chosen);
 void add_convert(CLI::App& app, action& chosen);
+void add_synth(CLI::App& app, action& chosen);
 
 }  // namespace qwen38::cli

@@ -58,6 +58,7 @@ action action_of(std::string_view path) {
   if (path == "/version") return action::version;
   if (path == "/metrics") return action::metrics;
   if (path == "/health") return action::health;
+  if (path == "/v1/internal/report") return action::report;
   if (path == models_path) return action::models;
   if (path.starts_with("/v1/models/") && path.size() > models_path.size() + 1) return action::model;
   return action::not_found;

@@ -16,6 +16,7 @@ enum class action {
   models,
   model,
   health,
+  report,
   not_found,
   method_not_allowed
 };

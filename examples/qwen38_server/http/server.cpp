@@ -362,6 +362,7 @@ class server::impl {
       case action::health: return requests->health(head.where.deep);
       case action::version: return requests->version();
       case action::metrics: return requests->metrics();
+      case action::report: return requests->report();
       case action::models: return requests->models();
       case action::model: return requests->model(head.where.model_id);
       default: return std::nullopt;

@@ -101,7 +101,8 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                     std::to_string(options.snapshots) + ": expected none below 0");
   }
   parallel::shard_plan const plan(config_, ranks_ ? ranks_->size() : 1);
-  weights_ = load_weights(*files_, config_, plan, ranks_ ? ranks_->rank() : 0, *backend_);
+  weights_ = load_weights(*files_, config_, plan, ranks_ ? ranks_->rank() : 0, *backend_,
+                          options.self_check);
 
   limits_.vocab_size = static_cast<std::int32_t>(config_.vocab_size);
   config_ = plan.rank_shape();

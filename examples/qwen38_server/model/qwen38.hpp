@@ -23,6 +23,7 @@ struct qwen38_options {
   std::int64_t max_context = 4096;
   std::int32_t kv_pages = 0;   ///< 0: as many as all lanes need for max_context tokens each
   std::int32_t snapshots = 0;  ///< places for the states of the prefix cache
+  bool self_check = false;     ///< compare packed products with the published weights: load_weights
   /// This model's end of the group of ranks that it is one of, each with its slice of the weights;
   /// null: alone.
   std::shared_ptr<parallel::communicator> ranks = nullptr;
@@ -59,6 +60,11 @@ class qwen38_model final : public causal_lm {
   [[nodiscard]] memory_use get_memory_use() const noexcept;
   /// The routes that the rank's products have taken so far.
   [[nodiscard]] std::vector<ops::route_count> routes() const { return backend_->routes(); }
+  [[nodiscard]] std::string attention_route() const { return backend_->attention_route(); }
+  /// The rank's linears, as they were packed.
+  [[nodiscard]] std::vector<linear_record> const& linears() const noexcept {
+    return weights_.linears;
+  }
 
   /// Called with the fp32 rows [rows, hidden] after each layer (index 0 ..), and with the normed
   /// output under index num_hidden_layers. For tests against an oracle.

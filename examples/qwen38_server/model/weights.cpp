@@ -6,6 +6,7 @@
 
 #include "checkpoint/inspect.hpp"
 #include "checkpoint/linear.hpp"
+#include "model/self_check.hpp"
 #include "parallel/linear_slice.hpp"
 #include "support/error.hpp"
 
@@ -16,12 +17,13 @@ namespace {
 class loader {
  public:
   loader(checkpoint::repository& files, checkpoint::model_config const& config,
-         parallel::shard_plan const& plan, int rank, ops::backend& backend)
+         parallel::shard_plan const& plan, int rank, ops::backend& backend, bool self_check)
       : files_(files),
         config_(config),
         plan_(plan),
         rank_(rank),
         backend_(backend),
+        self_check_(self_check),
         prefix_(checkpoint::text_prefix(files)) {}
 
   model_weights load() {
@@ -43,6 +45,7 @@ class loader {
     if (config_.mtp_num_hidden_layers > 0) all.mtp = mtp();
     files_.require_all_used();
     all.packed_bytes = packed_bytes_;
+    all.linears = std::move(records_);
     return all;
   }
 
@@ -69,12 +72,23 @@ class loader {
     source.dense_type = embedding.type;
     source.k = config_.hidden_size;
     source.parts = {&part, 1};
-    return packed(source);
+    return packed(source, {"embed_tokens as head",
+                           1,
+                           embedding.type == qpn::dtype::f16 ? checkpoint::quant_class::f16
+                                                             : checkpoint::quant_class::bf16,
+                           {},
+                           {}});
   }
 
-  std::unique_ptr<ops::linear> packed(ops::linear_source const& source) {
+  std::unique_ptr<ops::linear> packed(ops::linear_source const& source, linear_record record) {
     auto matrix = backend_.make_linear(source);
     packed_bytes_ += matrix->resident_bytes();
+    record.held = matrix->layout();
+    auto const same_layout = [&](linear_record const& one) { return one.held == record.held; };
+    if (self_check_ && std::ranges::none_of(records_, same_layout)) {
+      record.checked = check_product(backend_, *matrix, source);
+    }
+    records_.push_back(std::move(record));
     return matrix;
   }
 
@@ -123,7 +137,7 @@ class loader {
     source.k = slices.front().k;
     source.parts = parts;
     source.use = use;
-    return packed(source);
+    return packed(source, {modules.front().name, modules.size(), views.front().cls, {}, {}});
   }
 
   /// Tensor scales and those of 128x128 blocks are kept per 32-row tile; tensor scales of parts
@@ -214,15 +228,18 @@ class loader {
   parallel::shard_plan const& plan_;
   int const rank_;
   ops::backend& backend_;
+  bool const self_check_;
   std::string const prefix_;
   std::size_t packed_bytes_ = 0;
+  std::vector<linear_record> records_;
 };
 
 }  // namespace
 
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
-                           parallel::shard_plan const& plan, int rank, ops::backend& backend) {
-  return loader(files, config, plan, rank, backend).load();
+                           parallel::shard_plan const& plan, int rank, ops::backend& backend,
+                           bool self_check) {
+  return loader(files, config, plan, rank, backend, self_check).load();
 }
 
 }  // namespace qwen38::model

@@ -5,10 +5,13 @@
 #include <memory>
 #include <optional>
 #include <qpn/dtype.hpp>
+#include <qpn/packed_weight.hpp>
+#include <string>
 #include <variant>
 #include <vector>
 
 #include "checkpoint/config.hpp"
+#include "checkpoint/linear.hpp"
 #include "checkpoint/repository.hpp"
 #include "ops/backend.hpp"
 #include "parallel/shard.hpp"
@@ -58,6 +61,17 @@ struct mtp_weights {
   std::unique_ptr<ops::constants> norm;
 };
 
+/// One packed linear of a rank: what the checkpoint stores and what is held of it.
+struct linear_record {
+  std::string name;         ///< of its first module
+  std::size_t modules = 1;  ///< that were fused into it
+  checkpoint::quant_class stored = checkpoint::quant_class::bf16;
+  qpn::packed_layout held;
+  /// Of the first linear of each layout: its self-check's largest error, as a part of what rounding
+  /// explains.
+  std::optional<double> checked;
+};
+
 struct model_weights {
   std::unique_ptr<ops::embedding> embedding;  ///< [vocab_size, hidden]
   std::vector<layer_weights> layers;
@@ -66,12 +80,15 @@ struct model_weights {
   std::optional<mtp_weights> mtp;
   std::size_t packed_bytes =
       0;  ///< of all linears, and of the embedding where the backend copies it
+  std::vector<linear_record> linears;  ///< all of the above, as they were packed
 };
 
 /// Packs what `rank` of the plan holds of the checkpoint for `backend`; a tensor that is neither
 /// used nor on the list of ignored names is an error. `files` must outlive the result (the
-/// embedding may stay in its mapping).
+/// embedding may stay in its mapping). With `self_check` the first linear of each layout must pass
+/// check_product().
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
-                           parallel::shard_plan const& plan, int rank, ops::backend& backend);
+                           parallel::shard_plan const& plan, int rank, ops::backend& backend,
+                           bool self_check);
 
 }  // namespace qwen38::model

@@ -35,6 +35,8 @@ class linear {
   [[nodiscard]] virtual std::int64_t n() const noexcept = 0;
   [[nodiscard]] virtual std::int64_t k() const noexcept = 0;
   [[nodiscard]] virtual std::size_t resident_bytes() const noexcept = 0;
+  /// How its one copy is kept.
+  [[nodiscard]] virtual qpn::packed_layout const& layout() const noexcept = 0;
 };
 
 /// fp32 constants: norm weights, convolution taps, gates.
@@ -129,8 +131,10 @@ class backend {
   virtual ~backend() = default;
   /// "CPU", or the GPU's name, architecture and size.
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Routes that were taken, for backends that have several.
+  /// Routes that products have taken, e.g. "sm70/nvfp4/mt2" or "cpu/avx2/nvfp4".
   [[nodiscard]] virtual std::vector<route_count> routes() const = 0;
+  /// How attention is computed, e.g. "cpu/fp32".
+  [[nodiscard]] virtual std::string attention_route() const = 0;
 
   // Memory. Everything is zero when handed out. Where there is not enough, an error names what
   // for.

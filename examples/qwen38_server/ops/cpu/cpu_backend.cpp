@@ -2,8 +2,10 @@
 #include "ops/cpu/cpu_backend.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <qpn/cpu/gemm.hpp>
+#include <qpn/gemm_route.hpp>
 #include <string>
 #include <string_view>
 
@@ -56,6 +58,9 @@ class cpu_linear final : public linear {
   [[nodiscard]] std::int64_t n() const noexcept override { return packed_.layout.n; }
   [[nodiscard]] std::int64_t k() const noexcept override { return packed_.layout.k; }
   [[nodiscard]] std::size_t resident_bytes() const noexcept override { return bytes_->bytes(); }
+  [[nodiscard]] qpn::packed_layout const& layout() const noexcept override {
+    return packed_.layout;
+  }
   [[nodiscard]] qpn::packed_weight const& packed() const noexcept { return packed_; }
 
  private:
@@ -65,10 +70,21 @@ class cpu_linear final : public linear {
 
 class cpu_backend final : public backend {
  public:
-  explicit cpu_backend(int threads) : pool_(threads) {}
+  cpu_backend(int threads, qpn::cpu::isa path) : pool_(threads), path_(path) {}
 
   [[nodiscard]] std::string name() const override { return "CPU"; }
-  [[nodiscard]] std::vector<route_count> routes() const override { return {}; }
+  [[nodiscard]] std::vector<route_count> routes() const override {
+    std::vector<route_count> taken;
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      if (launches_[i] == 0) continue;
+      qpn::cpu::isa const set = path_ == qpn::cpu::isa::automatic ? qpn::cpu::best_isa() : path_;
+      taken.push_back(
+          {std::string("cpu/") + to_string(set) + '/' + qpn::detail::gemm_operand_names[i],
+           launches_[i]});
+    }
+    return taken;
+  }
+  [[nodiscard]] std::string attention_route() const override { return "cpu/fp32"; }
 
   std::unique_ptr<storage> make_tensor(row_kind, std::int64_t rows, std::int64_t cols,
                                        tensor& view) override {
@@ -133,8 +149,10 @@ class cpu_backend final : public backend {
     args.y_type = y.type;
     args.ldy = y.stride;
     args.accumulate = accumulate;
+    args.path = path_;
     check(qpn::cpu::gemm(static_cast<cpu_linear const&>(w).packed(), args, pool_),
           "matrix product");
+    ++launches_[static_cast<std::size_t>(qpn::operand_of(w.layout().code_type))];
   }
 
   void gate_up(linear const& w, tensor x, tensor y) override {
@@ -197,7 +215,9 @@ class cpu_backend final : public backend {
 
  private:
   qpn::cpu::thread_pool pool_;
+  qpn::cpu::isa path_;
   std::vector<float> products_;  ///< of gate_up
+  std::array<std::uint64_t, qpn::detail::gemm_operand_count> launches_{};
 };
 
 }  // namespace
@@ -217,8 +237,8 @@ void cpu_pass::set(pass_rows const& rows) {
   slot_offset_ = rows.slot_offset;
 }
 
-std::unique_ptr<backend> make_backend(int threads) {
-  return std::make_unique<cpu_backend>(threads);
+std::unique_ptr<backend> make_backend(int threads, qpn::cpu::isa path) {
+  return std::make_unique<cpu_backend>(threads, path);
 }
 
 }  // namespace qwen38::ops::cpu

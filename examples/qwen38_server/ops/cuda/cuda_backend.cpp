@@ -84,6 +84,7 @@ class cuda_backend final : public backend {
     }
     return taken;
   }
+  [[nodiscard]] std::string attention_route() const override { return "cuda/fp32"; }
 
   std::unique_ptr<storage> make_tensor(row_kind kind, std::int64_t rows, std::int64_t cols,
                                        tensor& view) override {

@@ -30,6 +30,9 @@ class device_linear final : public linear {
   [[nodiscard]] std::int64_t n() const noexcept override { return weight_.layout.n; }
   [[nodiscard]] std::int64_t k() const noexcept override { return weight_.layout.k; }
   [[nodiscard]] std::size_t resident_bytes() const noexcept override { return memory_.bytes(); }
+  [[nodiscard]] qpn::packed_layout const& layout() const noexcept override {
+    return weight_.layout;
+  }
   [[nodiscard]] linear_plan const& plan() const noexcept { return plan_; }
 
   /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it; rows in as many launches as the

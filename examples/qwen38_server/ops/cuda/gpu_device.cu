@@ -209,9 +209,7 @@ class gpu_device final : public device {
   std::unique_ptr<pinned_ring> pinned_;
 };
 
-}  // namespace
-
-std::unique_ptr<device> open_gpu(int index) {
+void require_gpu(int index) {
   int count = 0;
   cudaError_t const counted = cudaGetDeviceCount(&count);
   if (counted != cudaSuccess || index < 0 || index >= count) {
@@ -221,6 +219,26 @@ std::unique_ptr<device> open_gpu(int index) {
     throw error(error_kind::unavailable,
                 "CUDA device " + std::to_string(index) + " cannot be used: " + found);
   }
+}
+
+}  // namespace
+
+void require_idle(int index) {
+  constexpr std::size_t limit = std::size_t{2} << 30;  // a context of ours is well below
+  require_gpu(index);
+  check(cudaSetDevice(index), "to choose the GPU");
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "to ask for the GPU's free memory");
+  if (total - free < limit) return;
+  throw error(error_kind::unavailable,
+              std::to_string((total - free) >> 20) + " of " + std::to_string(total >> 20) +
+                  " MiB of CUDA device " + std::to_string(index) +
+                  " are in use already: expected an idle GPU, or --allow-busy-gpu");
+}
+
+std::unique_ptr<device> open_gpu(int index) {
+  require_gpu(index);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "to ask for the GPU's properties");
   qpn::device_info info;

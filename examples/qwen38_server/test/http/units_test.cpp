@@ -83,6 +83,8 @@ TEST(route, paths_and_methods) {
   EXPECT_EQ(resolve("POST", "/v1/chat/completions").what, action::chat_completions);
   EXPECT_EQ(resolve("POST", "/v1/chat/completions?x=1").what, action::chat_completions);
   EXPECT_FALSE(resolve("GET", "/health").deep);
+  EXPECT_EQ(resolve("GET", "/v1/internal/report").what, action::report);
+  EXPECT_EQ(resolve("POST", "/v1/internal/report").what, action::method_not_allowed);
   for (std::string const target :
        {"/health?deep=1", "/health?a=b&deep=1", "/health?deep=1&a", "http://x/health?deep=1#y"}) {
     EXPECT_EQ(resolve("GET", target).what, action::health) << target;

@@ -181,7 +181,8 @@ loaded_rank load_rank(std::filesystem::path const& directory, int rank, int size
   checkpoint::repository files(directory);
   model_config const config = checkpoint::load_model_config(directory);
   auto const backend = ops::cpu::make_backend(1);
-  auto const weights = model::load_weights(files, config, shard_plan(config, size), rank, *backend);
+  auto const weights = model::load_weights(files, config, shard_plan(config, size), rank, *backend,
+                                           /*self_check=*/true);
   return {decoder(weights, *backend, share_of(config, size), wanted).tables,
           embedding_rows(*backend, *weights.embedding, config), weights.packed_bytes};
 }
