@@ -80,10 +80,15 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
     served.eos_ids.push_back(static_cast<std::int32_t>(id));
   served.defaults.sampling = default_sampling(config);
   served.launches = [&loaded] {
-    std::vector<api::route_launches> out;
+    std::vector<api::launch_count> out;
     for (ops::route_count const& one : routes_of(loaded)) out.push_back({one.route, one.launches});
     return out;
   };
+  served.stall_limit = std::chrono::seconds(flags.stall_limit_s);
+  served.defaults.max_tokens = flags.max_tokens;
+  served.defaults.chat_format = loaded.chat_format;
+  served.defaults.draft_tokens =
+      loaded.model->get_limits().has_mtp ? flags.startup.draft_tokens : 0;
   return served;
 }
 
