@@ -109,7 +109,7 @@ class cuda_backend final : public backend {
   }
   std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
                                           std::int64_t pages) override {
-    return std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages, options_.attention_sums);
+    return std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages, options_);
   }
   std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
                                             std::int64_t lanes, std::int64_t max_tentative_rows,
