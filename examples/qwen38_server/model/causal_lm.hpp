@@ -42,9 +42,10 @@ struct draft_rows {
 
 /// What the engine needs from a model with an MTP drafter. Rows are independent: a row's logits are
 /// the same bits whatever else is in the pass, and however the tokens before it were cut into
-/// passes. Lanes are numbered 0 .. max_lanes - 1, each with its own recurrent state; keys and
-/// values lie in the pages that the caller gives a sequence, a token's in the slot of its position.
-/// Not thread-safe: one caller.
+/// passes; but passes of final rows that fill a chunk of 64 tokens, on absolute borders, begin on
+/// such a border. Lanes are numbered 0 .. max_lanes - 1, each with its own recurrent state; keys
+/// and values lie in the pages that the caller gives a sequence, a token's in the slot of its
+/// position. Not thread-safe: one caller.
 class causal_lm {
  public:
   struct limits {

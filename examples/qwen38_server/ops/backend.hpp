@@ -18,8 +18,9 @@
 /// The operations a model is written against, once for every device.
 ///
 /// Promise kept by every backend: rows are independent. A row's result is the same bits whatever
-/// else is in the call, and recurrent and attention results do not depend on how earlier tokens
-/// were cut into calls.
+/// else is in the call, and attention results do not depend on how earlier tokens were cut into
+/// calls. Nor do recurrent ones, if final rows that fill a chunk of 64 tokens, on absolute borders,
+/// come in calls that begin on such a border: a backend may compute the chunk at once.
 namespace qwen38::ops {
 
 /// Memory of the backend.

@@ -69,6 +69,12 @@ void emulated_lane::mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2],
   wait_in(lane_state::in_mma);
 }
 
+void emulated_lane::mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
+                                 std::uint32_t const (&b)[2]) {
+  mma16_ = {d, a, b};
+  wait_in(lane_state::in_mma16);
+}
+
 std::uint32_t emulated_lane::multiply_half2(std::uint32_t a, std::uint32_t b) {
   return test::multiply_half2(a, b);
 }

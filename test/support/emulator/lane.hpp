@@ -21,6 +21,7 @@ enum class lane_state : std::uint8_t {
   in_sync_pair,
   in_sync_block,
   in_mma,
+  in_mma16,
   in_shuffle,
   in_any,
   returned,
@@ -31,7 +32,7 @@ enum class lane_state : std::uint8_t {
 /// report; the lane runs on, with 0 for what it could not read. No operation throws, so lane
 /// programs may be noexcept.
 ///
-/// sync_warp, sync_pair, sync_block, shuffle_xor, any and mma_m8n8k4 are collectives: the lane
+/// sync_warp, sync_pair, sync_block, shuffle_xor, any and mma_* are collectives: the lane
 /// stands still until all lanes of its warp, of its warp and the other of its pair, or all threads
 /// of its block, have come to the same one.
 class emulated_lane {
@@ -104,6 +105,9 @@ class emulated_lane {
   /// d += a b; see multiply_accumulate_m8n8k4.
   void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]);
 
+  /// d += a b; see multiply_accumulate_m16n8k16.
+  void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4], std::uint32_t const (&b)[2]);
+
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b);
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b,
                                            std::uint32_t selector);
@@ -147,6 +151,7 @@ class emulated_lane {
   std::uint32_t shuffle_value_ = 0;
   bool condition_ = false;
   mma_registers mma_;
+  mma16_registers mma16_;
 };
 
 }  // namespace qpn::test

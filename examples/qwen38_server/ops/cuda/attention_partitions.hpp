@@ -6,55 +6,77 @@
 
 namespace qwen38::ops::cuda {
 
-// The slots of a sequence fall into partitions whose borders are the same for every sequence: of
-// 256 slots, farther on of 1024 and 4096, so that there are few of them at any length. Each is a
-// softmax of its own; their results are folded in the order of the partitions. What a query adds up
-// in which order therefore depends on its slot alone.
+// The slots of a sequence fall into partitions whose borders are the same for every sequence: of 64
+// slots at first, so that a short context has a CTA for each, and longer ones farther on, so that
+// there are few of them at any length. Each is a softmax of its own; their results are folded in
+// the order of the partitions. What a query adds up in which order therefore depends on its slot
+// alone.
 
-inline constexpr std::int64_t short_partition = 256;
-inline constexpr std::int64_t middle_partition = 1024;
-inline constexpr std::int64_t long_partition = 4096;
-inline constexpr std::int64_t middle_begin = 8192;  ///< first slot of a middle partition
-inline constexpr std::int64_t long_begin = 65536;   ///< first slot of a long one
+/// Partitions of `slots` each from slot `begin`, the first of them number `first`.
+struct partition_zone {
+  std::int64_t begin;
+  std::int64_t slots;
+  std::int64_t first;
+};
+
+inline constexpr int partition_zones = 7;
+
+[[nodiscard]] QPN_HD constexpr partition_zone zone_at(int i) {
+  switch (i) {
+    case 0: return {0, 64, 0};
+    case 1: return {1024, 128, 16};
+    case 2: return {4096, 256, 40};
+    case 3: return {8192, 512, 56};
+    case 4: return {32768, 1024, 104};
+    case 5: return {65536, 2048, 136};
+    default: return {131072, 4096, 168};
+  }
+}
 
 [[nodiscard]] QPN_HD constexpr std::int64_t partition_of(std::int64_t slot) {
-  std::int64_t const short_count = middle_begin / short_partition;
-  std::int64_t const middle_count = (long_begin - middle_begin) / middle_partition;
-  if (slot < middle_begin) return slot / short_partition;
-  if (slot < long_begin) return short_count + (slot - middle_begin) / middle_partition;
-  return short_count + middle_count + (slot - long_begin) / long_partition;
+  partition_zone zone = zone_at(0);
+  QPN_UNROLL
+  for (int i = 1; i < partition_zones; ++i) {
+    if (slot >= zone_at(i).begin) zone = zone_at(i);
+  }
+  return zone.first + (slot - zone.begin) / zone.slots;
 }
 
 [[nodiscard]] QPN_HD constexpr std::int64_t first_slot_of(std::int64_t partition) {
-  std::int64_t const short_count = middle_begin / short_partition;
-  std::int64_t const middle_count = (long_begin - middle_begin) / middle_partition;
-  if (partition < short_count) return partition * short_partition;
-  if (partition < short_count + middle_count) {
-    return middle_begin + (partition - short_count) * middle_partition;
+  partition_zone zone = zone_at(0);
+  QPN_UNROLL
+  for (int i = 1; i < partition_zones; ++i) {
+    if (partition >= zone_at(i).first) zone = zone_at(i);
   }
-  return long_begin + (partition - short_count - middle_count) * long_partition;
+  return zone.begin + (partition - zone.first) * zone.slots;
 }
 
-/// Softmax numerators summed up with the values, relative to exp(maximum).
+/// Softmax numerators summed up with the values, relative to 2^maximum.
 struct softmax_sum {
   float maximum;
   float mass;
 };
 
-/// What the folded sum and the next one are multiplied by when they are added.
+/// What the folded sum and the next one are multiplied by when they are added:
+/// sum = fma(next, factors.next, sum * factors.before).
 struct fold_factors {
   float before;
   float next;
 };
 
+template <class Lane>
+QPN_HD fold_factors factors_of(Lane& lane, float folded_maximum, float next_maximum) {
+  float const maximum = next_maximum > folded_maximum ? next_maximum : folded_maximum;
+  return {lane.exp2(folded_maximum - maximum), lane.exp2(next_maximum - maximum)};
+}
+
 /// Adds the next partition's mass to `folded`, which starts as {-infinity, 0}; its numerators are
-/// added likewise: sum = fma(next, factors.next, sum * factors.before).
+/// added likewise.
 template <class Lane>
 QPN_HD fold_factors fold(Lane& lane, softmax_sum& folded, softmax_sum const& next) {
-  float const maximum = next.maximum > folded.maximum ? next.maximum : folded.maximum;
-  fold_factors const factors{lane.exp(folded.maximum - maximum), lane.exp(next.maximum - maximum)};
+  fold_factors const factors = factors_of(lane, folded.maximum, next.maximum);
   folded.mass = lane.fma(next.mass, factors.next, folded.mass * factors.before);
-  folded.maximum = maximum;
+  folded.maximum = next.maximum > folded.maximum ? next.maximum : folded.maximum;
   return factors;
 }
 

@@ -84,7 +84,7 @@ class cuda_backend final : public backend {
     }
     return taken;
   }
-  [[nodiscard]] std::string attention_route() const override { return "cuda/fp32"; }
+  [[nodiscard]] std::string attention_route() const override { return attention_route_; }
 
   std::unique_ptr<storage> make_tensor(row_kind kind, std::int64_t rows, std::int64_t cols,
                                        tensor& view) override {
@@ -110,7 +110,9 @@ class cuda_backend final : public backend {
   }
   std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
                                           std::int64_t pages) override {
-    return std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages, options_.attention_sums);
+    auto made = std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages, options_);
+    attention_route_ = made->route();
+    return made;
   }
   std::unique_ptr<gdn_state> make_gdn_state(gdn_shape const& shape, std::int64_t layers,
                                             std::int64_t lanes, std::int64_t max_tentative_rows,
@@ -240,6 +242,7 @@ class cuda_backend final : public backend {
   scratch_block staging_;
   shared_workspace workspace_;
   scratch_block argmax_keys_;
+  std::string attention_route_;
   qpn::gemm_census census_;
 };
 

@@ -10,9 +10,12 @@
 namespace qwen38::ops::cuda {
 
 struct cuda_options {
-  /// Partial sums (of one query and partition) that the attention of a pass may keep; beyond, each
-  /// CTA folds all partitions of its queries. No bit depends on it.
+  /// Partial sums (of one query and partition) that the attention of a pass may keep; beyond, rows
+  /// are served in several launches, or each CTA folds all partitions of its queries. No bit
+  /// depends on it.
   std::int64_t attention_sums = 65536;
+  /// Attention on tensor cores where the GPU has m16n8k16 and enough shared memory.
+  bool attention_tiles = true;
 };
 
 /// The backend on one GPU, in one stream. Activations are fp16, all else as on the CPU; products
@@ -20,7 +23,8 @@ struct cuda_options {
 /// is done, except argmax() and read(). One caller at a time.
 ///
 /// A row's bits depend neither on the rows beside it nor on how the tokens before it were cut into
-/// passes; from GPU to GPU and from the CPU's they may differ in the last places.
+/// passes, prompts at multiples of 64 (ops/backend.hpp); from GPU to GPU and from the CPU's they
+/// may differ in the last places.
 std::unique_ptr<backend> make_backend(std::unique_ptr<device> gpu,
                                       cuda_options const& options = {});
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/device_gdn_state.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "support/error.hpp"
@@ -38,6 +39,11 @@ device_gdn_state::device_gdn_state(device& owner, gdn_shape const& shape, std::i
     : owner_(owner), layers_(layers), snapshots_(snapshots) {
   require_shape(shape);
   memory_.sizes = sizes_of(shape);
+  has_chunks_ =
+      owner.info().compute_capability >= 80 &&
+      owner.info().shared_bytes_per_block >=
+          std::max(gdn_chunk_factors_params::shared_bytes, gdn_chunk_scan_params::shared_bytes) &&
+      shape.value_dim % gdn_chunk_columns == 0;
   memory_.lanes = static_cast<int>(lanes);
   memory_.record_rows = static_cast<int>(max_tentative_rows);
   std::int64_t const records = layers * lanes * max_tentative_rows;
@@ -96,6 +102,10 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   recurrence.scratch = scratch;
   recurrence.layer = layer;
   recurrence.out = pass_out_.at_least<float>(owner_, most * g.value_channels(), use);
+  recurrence.chunked = has_chunks_ && p.longest_span() >= gdn_chunk;
+  if (recurrence.chunked) {
+    run_chunks(layer, p, scratch, p.longest_span() / gdn_chunk, recurrence.out);
+  }
   owner_.launch(recurrence);
 
   gdn_norm_params norm;
@@ -115,6 +125,37 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   shift.qkvz = q;
   shift.qkvz_stride = qkvz.stride;
   owner_.launch(shift);
+}
+
+void device_gdn_state::run_chunks(std::int64_t layer, device_pass const& p, gdn_rows const& rows,
+                                  std::int64_t chunks, float* out) {
+  gdn_sizes const& g = memory_.sizes;
+  std::int64_t const places = divide_up(p.limits().rows, gdn_chunk);
+  std::int64_t const keys = places * g.key_heads * gdn_key_operand;
+  std::int64_t const squares = places * g.value_heads * gdn_row_operand;
+  gdn_chunk_scratch const scratch{
+      chunk_keys_.at_least<std::uint16_t>(owner_, keys, use),
+      chunk_queries_.at_least<std::uint16_t>(owner_, keys, use),
+      chunk_solve_.at_least<std::uint16_t>(owner_, squares, use),
+      chunk_recall_.at_least<std::uint16_t>(owner_, squares, use),
+      chunk_gates_.at_least<gdn_chunk_gates>(owner_, places * g.value_heads, use)};
+
+  gdn_chunk_factors_params factors;
+  factors.pass = p.view();
+  factors.memory = memory_;
+  factors.rows = rows;
+  factors.out = scratch;
+  factors.chunks = chunks;
+  owner_.launch(factors);
+
+  gdn_chunk_scan_params scan;
+  scan.pass = p.view();
+  scan.memory = memory_;
+  scan.rows = rows;
+  scan.in = scratch;
+  scan.layer = layer;
+  scan.out = out;
+  owner_.launch(scan);
 }
 
 void device_gdn_state::keep(int lane, std::int64_t rows) {

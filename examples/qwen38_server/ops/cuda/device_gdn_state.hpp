@@ -24,6 +24,7 @@ class device_gdn_state final : public gdn_state {
                    std::int64_t max_tentative_rows, std::int64_t snapshots);
   [[nodiscard]] std::size_t resident_bytes() const noexcept override;
 
+  /// Rows in chunks of final spans run on tensor cores where the GPU has them (gdn_chunks.hpp).
   void run(std::int64_t layer, device_pass const& p, tensor const& qkvz, tensor const& ba,
            gdn_constants const& w, output_rows const& out);
   void keep(int lane, std::int64_t rows);
@@ -32,6 +33,9 @@ class device_gdn_state final : public gdn_state {
   void load(int lane, std::int64_t snapshot);
 
  private:
+  /// Advances S by the chunks of the pass's spans, most `chunks` of any.
+  void run_chunks(std::int64_t layer, device_pass const& p, gdn_rows const& rows,
+                  std::int64_t chunks, float* out);
   void require_snapshot(std::int64_t snapshot) const;
   /// The lane's S or columns, a line per layer, and their places in a snapshot.
   [[nodiscard]] byte_lines lane_lines(device_block const& memory, int lane,
@@ -45,6 +49,8 @@ class device_gdn_state final : public gdn_state {
   device_block s_, conv_, raw_, mixed_, decay_, beta_;
   device_block saved_;  ///< [snapshot][layer][S, columns]
   scratch_block pass_mixed_, pass_decay_, pass_beta_, pass_out_;
+  bool has_chunks_;  ///< the GPU and the shape have what the chunk kernels need
+  scratch_block chunk_keys_, chunk_queries_, chunk_solve_, chunk_recall_, chunk_gates_;
 };
 
 }  // namespace qwen38::ops::cuda

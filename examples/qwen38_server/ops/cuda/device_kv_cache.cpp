@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "support/error.hpp"
 
 namespace qwen38::ops::cuda {
 namespace {
+
+constexpr std::int64_t most_queries = attention_many_folded_params::queries_per_block;
 
 void require_shape(attention_shape const& shape) {
   if (shape.head_dim != head_dim) {
@@ -27,12 +30,15 @@ void require_shape(attention_shape const& shape) {
 }  // namespace
 
 device_kv_cache::device_kv_cache(device& owner, attention_shape const& shape, std::int64_t layers,
-                                 std::int64_t pages, std::int64_t most_sums)
+                                 std::int64_t pages, cuda_options const& options)
     : owner_(owner),
       shape_(shape),
       pages_(pages),
-      most_sums_(most_sums),
-      layer_values_(pages * shape.num_kv_heads * kv_page_tokens * shape.head_dim) {
+      most_sums_(options.attention_sums),
+      layer_values_(pages * shape.num_kv_heads * kv_page_tokens * shape.head_dim),
+      has_tiles_(options.attention_tiles && owner.info().compute_capability >= 80 &&
+                 owner.info().shared_bytes_per_block >=
+                     attention_many_folded_params::shared_bytes) {
   require_shape(shape);
   keys_ = make_array<std::uint16_t>(owner, layers * layer_values_, "the KV cache");
   values_ = make_array<std::uint16_t>(owner, layers * layer_values_, "the KV cache");
@@ -64,18 +70,25 @@ void device_kv_cache::store(std::int64_t layer, device_pass const& p, tensor con
   owner_.launch(kernel);
 }
 
+/// Sums of all partitions where they have room; for as many rows of the pass at a time as do.
 attention_sums device_kv_cache::place_sums(device_pass const& p) const {
+  std::int64_t const heads = shape_.num_heads;
   std::int64_t const most = partition_of(pages_ * kv_page_tokens) + 1;
   std::int64_t const capacity =
-      std::max(std::min(most_sums_, p.limits().rows * shape_.num_heads * most),
-               p.limits().rows * shape_.num_heads);
+      std::max(std::min(most_sums_, p.limits().rows * heads * most), p.limits().rows * heads);
   attention_sums sums;
   sums.numerators =
       numerators_.at_least<float>(owner_, capacity * head_dim, "the partial sums of attention");
   sums.sums = sums_.at_least<softmax_sum>(owner_, capacity, "the partial sums of attention");
   sums.partitions = partition_of(p.last_slot()) + 1;
-  sums.folded = p.rows() * shape_.num_heads * sums.partitions > capacity;
+  std::int64_t const rows = std::min(p.rows(), capacity / (heads * sums.partitions));
+  // Where the queries alone occupy the GPU, nothing is gained by a CTA for each partition.
+  std::int64_t const ctas =
+      std::ssize(p.spans()) * shape_.num_kv_heads *
+      divide_up(p.longest_span() * (heads / shape_.num_kv_heads), most_queries);
+  sums.folded = sums.partitions > 1 && (rows < 1 || ctas >= 2 * owner_.info().sm_count);
   if (sums.folded) sums.partitions = 1;
+  sums.rows = static_cast<int>(sums.folded ? p.rows() : rows);
   return sums;
 }
 
@@ -83,7 +96,9 @@ void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor co
                              float const* q_norm, output_rows const& out) const {
   p.require_pages(pages_);
   auto const heads = static_cast<int>(shape_.num_heads);
-  auto const kv_heads = static_cast<int>(shape_.num_kv_heads);
+  std::int64_t const span_queries = p.longest_span() * (shape_.num_heads / shape_.num_kv_heads);
+  bool const few = span_queries <= attention_few_params::queries_per_block;
+
   prepare_queries_params prepare;
   prepare.pass = p.view();
   prepare.rope = rope(q_norm);
@@ -91,31 +106,60 @@ void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor co
   prepare.q_gate_stride = q_gate.stride;
   prepare.rows = p.rows();
   prepare.heads = heads;
-  prepare.queries = queries_.at_least<float>(owner_, p.limits().rows * heads * head_dim,
-                                             "the queries of attention");
-  owner_.launch(prepare);
+  prepare.queries = {queries_.at_least<float>(owner_, p.limits().rows * heads * head_dim,
+                                              "the queries of attention"),
+                     std::int64_t{heads} * head_dim, has_tiles_};
+  if (!has_tiles_) prepare.scale = attention_simt_params::query_scale;
 
-  attention_params attention;
+  attention_args attention;
   attention.pass = p.view();
-  attention.queries = prepare.queries;
   attention.heads = heads;
-  attention.kv_heads = kv_heads;
+  attention.kv_heads = static_cast<int>(shape_.num_kv_heads);
   attention.keys = keys_.as<std::uint16_t>() + layer * layer_values_;
   attention.values = values_.as<std::uint16_t>() + layer * layer_values_;
   attention.out = place_sums(p);
-  attention.query_tiles =
-      divide_up(p.longest_span() * (heads / kv_heads), attention_params::queries_per_block);
-  owner_.launch(attention);
+  bool const prepares = has_tiles_ && few && !attention.out.folded;
+  if (!prepares) owner_.launch(prepare);
 
   attention_output_params output;
   output.pass = p.view();
-  output.in = attention.out;
   output.q_gate = prepare.q_gate;
   output.q_gate_stride = q_gate.stride;
   output.out = out;
-  output.rows = p.rows();
   output.heads = heads;
-  owner_.launch(output);
+
+  auto const launch = [&](auto kernel, attention_sums const& sums) {
+    using params = decltype(kernel);
+    static_cast<attention_args&>(kernel) = attention;
+    kernel.out = sums;
+    kernel.query_tiles = divide_up(span_queries, params::queries_per_block);
+    kernel.queries = static_cast<decltype(kernel.queries)>(prepare.queries.data);
+    if constexpr (!std::is_same_v<params, attention_simt_params>) {
+      kernel.rope = prepare.rope;
+      kernel.q_gate = prepare.q_gate;
+      kernel.q_gate_stride = prepare.q_gate_stride;
+    }
+    owner_.launch(kernel);
+  };
+  auto const rows = static_cast<int>(p.rows());
+  for (int first = 0; first < rows; first += attention.out.rows) {
+    attention_sums window = attention.out;
+    window.first_row = first;
+    window.rows = std::min(window.rows, rows - first);
+    if (!has_tiles_) {
+      launch(attention_simt_params(), window);
+    } else if (window.folded && few) {
+      launch(attention_few_folded_params(), window);
+    } else if (window.folded) {
+      launch(attention_many_folded_params(), window);
+    } else if (few) {
+      launch(attention_few_params(), window);
+    } else {
+      launch(attention_some_params(), window);
+    }
+    output.in = window;
+    owner_.launch(output);
+  }
 }
 
 }  // namespace qwen38::ops::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/backend.hpp"
+#include "ops/cuda/cuda_backend.hpp"
 #include "ops/cuda/device_pass.hpp"
 #include "ops/cuda/memory.hpp"
 
@@ -13,9 +14,14 @@ namespace qwen38::ops::cuda {
 class device_kv_cache final : public kv_cache {
  public:
   device_kv_cache(device& owner, attention_shape const& shape, std::int64_t layers,
-                  std::int64_t pages, std::int64_t most_sums);
+                  std::int64_t pages, cuda_options const& options);
   [[nodiscard]] std::size_t resident_bytes() const noexcept override {
     return keys_.bytes() + values_.bytes();
+  }
+
+  /// "cuda/m16n8k16", or "cuda/fp32" where the GPU lacks that instruction or the shared memory.
+  [[nodiscard]] char const* route() const noexcept {
+    return has_tiles_ ? "cuda/m16n8k16" : "cuda/fp32";
   }
 
   void store(std::int64_t layer, device_pass const& p, tensor const& kv, float const* k_norm);
@@ -31,6 +37,7 @@ class device_kv_cache final : public kv_cache {
   std::int64_t pages_;
   std::int64_t most_sums_;  ///< as cuda_options::attention_sums
   std::int64_t layer_values_;
+  bool has_tiles_;  ///< the GPU has what the tensor core kernels need
   device_block keys_;
   device_block values_;
   device_block frequencies_;  ///< f64 [rotary_dim / 2]

@@ -14,6 +14,11 @@ struct device_lane : qpn::detail::sm70::device_lane {
   QPN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   QPN_DEVICE float sqrt(float x) { return __fsqrt_rn(x); }
   QPN_DEVICE float log1p(float x) { return log1pf(x); }
+  QPN_DEVICE float exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   QPN_DEVICE void sine_cosine(double angle, float& sine, float& cosine) {
     double s = 0;
     double c = 0;
@@ -24,6 +29,42 @@ struct device_lane : qpn::detail::sm70::device_lane {
   QPN_DEVICE qpn::detail::float2_pair half_pair(std::uint32_t bits) {
     float2 const pair = __half22float2(as_half2(bits));
     return {pair.x, pair.y};
+  }
+
+  // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and "cp.async". Kernels
+  // that use them are not launched on older GPUs.
+  QPN_DEVICE void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
+                               std::uint32_t const (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    __trap();
+#endif
+  }
+  QPN_DEVICE void copy_async(int offset, void const* p, bool held) {
+#if __CUDA_ARCH__ >= 800
+    auto const to = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes + offset));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(p),
+                 "r"(held ? 16 : 0)
+                 : "memory");
+#else
+    __trap();
+#endif
+  }
+  QPN_DEVICE void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+  }
+  template <int Groups>
+  QPN_DEVICE void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+#endif
   }
 };
 

@@ -4,8 +4,15 @@
 #include <variant>
 
 #include "ops/cuda/argmax.hpp"
-#include "ops/cuda/attention.hpp"
-#include "ops/cuda/gdn.hpp"
+#include "ops/cuda/attention_output.hpp"
+#include "ops/cuda/attention_simt.hpp"
+#include "ops/cuda/attention_tiles.hpp"
+#include "ops/cuda/gdn_chunk_factors.hpp"
+#include "ops/cuda/gdn_chunk_scan.hpp"
+#include "ops/cuda/gdn_norm.hpp"
+#include "ops/cuda/gdn_prepare.hpp"
+#include "ops/cuda/gdn_recurrence.hpp"
+#include "ops/cuda/gdn_shift.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope_kv.hpp"
 #include "ops/cuda/rows.hpp"
@@ -15,7 +22,9 @@ namespace qwen38::ops::cuda {
 /// One launch of any kernel of the backend: its parameters say which.
 using kernel_params =
     std::variant<embed_params, copy_rows_params, rms_norm_params, argmax_params, store_kv_params,
-                 prepare_queries_params, attention_params, attention_output_params,
-                 gdn_prepare_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params>;
+                 prepare_queries_params, attention_simt_params, attention_few_params,
+                 attention_some_params, attention_few_folded_params, attention_many_folded_params,
+                 attention_output_params, gdn_prepare_params, gdn_chunk_factors_params,
+                 gdn_chunk_scan_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params>;
 
 }  // namespace qwen38::ops::cuda

@@ -30,6 +30,12 @@ cudaError_t launch_kernel(kernel_params const& params, cudaStream_t stream) {
         std::int64_t const blocks = p.blocks();
         if (blocks == 0) return cudaSuccess;
         if (blocks > std::numeric_limits<std::int32_t>::max()) return cudaErrorInvalidConfiguration;
+        if constexpr (params_type::shared_bytes > 48 * 1024) {  // the device's, so at each launch
+          cudaError_t const allowed = cudaFuncSetAttribute(
+              reinterpret_cast<void const*>(&backend_kernel<params_type>),
+              cudaFuncAttributeMaxDynamicSharedMemorySize, params_type::shared_bytes);
+          if (allowed != cudaSuccess) return allowed;
+        }
         return qpn::detail::launch(&backend_kernel<params_type>, static_cast<unsigned>(blocks),
                                    params_type::threads, params_type::shared_bytes, stream, p);
       },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <qpn/config.hpp>
 #include <qpn/detail/bits.hpp>
@@ -12,8 +13,17 @@
 // of qpn/detail/lane_types.hpp a lane has
 //
 //   fma(a, b, c), exp(x), sqrt(x), log1p(x)   fp32, rounded as the machine does
+//   exp2(x)                                   fp32, to 2 units in the last place; 0 below 2^-126
 //   sine_cosine(angle, s, c)                  of a double, to fp32
 //   half_pair(bits)                           two fp16 as fp32, low half first
+//   convert_half2(low, high)                  and back, rounded to nearest even
+//
+// and for kernels that want sm_80 or newer
+//
+//   mma_m16n8k16(d, a, b)                     d += a b, all lanes of the warp
+//   copy_async(offset, p, held)               16 bytes from p to shared memory, 0 where not held
+//   commit_copies()                           ends a group of the thread's copies
+//   wait_copies<N>()                          all but the thread's last N groups are there, for it
 //
 // A sum that must not depend on which kernel adds it is written with fma, so that no compiler
 // decides what is rounded.
@@ -24,6 +34,16 @@ inline constexpr int warp_size = 32;
 struct alignas(16) float4_pack {
   float v[4];
 };
+
+/// Bits of the nearest fp16. Finite values beyond its range become +-65504; infinities and NaN stay
+/// what they are.
+template <class Lane>
+QPN_HD std::uint16_t saturated_half(Lane& lane, float x) {
+  constexpr float largest = 65504.0F;
+  if (x > largest && x < INFINITY) x = largest;
+  if (x < -largest && x > -INFINITY) x = -largest;
+  return static_cast<std::uint16_t>(lane.convert_half2(x, 0.0F));
+}
 
 /// Rows that a kernel writes, fp32 or fp16 with saturation.
 struct output_rows {
@@ -37,7 +57,7 @@ QPN_HD void store_value(Lane& lane, output_rows const& y, std::int64_t row, std:
                         float value) {
   std::int64_t const at = row * y.stride + column;
   if (y.half) {
-    lane.store(static_cast<std::uint16_t*>(y.data) + at, qpn::encode_f16_saturating(value));
+    lane.store(static_cast<std::uint16_t*>(y.data) + at, saturated_half(lane, value));
   } else {
     lane.store(static_cast<float*>(y.data) + at, value);
   }

@@ -23,12 +23,13 @@ struct rope_params {
 inline constexpr int rope_shared_bytes = 2 * head_dim * int{sizeof(float)};
 inline constexpr int values_per_lane = head_dim / warp_size;
 
-/// A warp norms and rotates one head; value[j] is the element lane + 32 j.
+/// A warp norms and rotates one head; value[j] is the element lane + 32 j. Shared memory of the
+/// warps starts at `shared_at`.
 template <class Lane>
 QPN_HD void norm_and_rotate(Lane& lane, rope_params const& p, float const* head,
-                            std::int64_t position, float (&value)[values_per_lane]) {
+                            std::int64_t position, int shared_at, float (&value)[values_per_lane]) {
   int const id = lane.thread() % warp_size;
-  int const own = lane.thread() / warp_size * rope_shared_bytes;
+  int const own = shared_at + lane.thread() / warp_size * rope_shared_bytes;
   int const cosines = own + head_dim * 4;
   int const sines = cosines + head_dim / 2 * 4;
   float sum = 0;
@@ -71,6 +72,8 @@ QPN_HD inline std::int64_t position_of(span_entry const& span, std::int64_t row)
 }
 
 /// kv = [k | v] rows; k is normed and rotated; both go to the cache. One warp a row and kv head.
+/// Where an element of v is no number, all of the head's k is stored as none and v as 0: whoever
+/// sees the slot gets no number, and whoever does not may multiply its v by 0.
 struct store_kv_params {
   static constexpr int threads = 256;
   static constexpr int min_blocks = 1;
@@ -105,18 +108,27 @@ QPN_HD void run_program(Lane& lane, store_kv_params const& p) {
       ((page * p.kv_heads + head) * kv_page_tokens + slot % kv_page_tokens) * head_dim;
   float const* const source = p.kv + row * p.kv_stride;
   float key[values_per_lane];
-  norm_and_rotate(lane, p.rope, source + head * head_dim, position_of(span, row), key);
+  norm_and_rotate(lane, p.rope, source + head * head_dim, position_of(span, row), 0, key);
+  float value[values_per_lane];
+  bool is_number = true;
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    value[j] = lane.load(source + (p.kv_heads + head) * head_dim + id + warp_size * j);
+    is_number = is_number && value[j] == value[j];
+  }
+  bool const all_numbers = !lane.any(!is_number);
   QPN_UNROLL
   for (int j = 0; j < values_per_lane; ++j) {
     int const d = id + warp_size * j;
-    float const value = lane.load(source + (p.kv_heads + head) * head_dim + d);
-    lane.store(p.keys + target + d, qpn::encode_f16_saturating(key[j]));
-    lane.store(p.values + target + d, qpn::encode_f16_saturating(value));
+    constexpr std::uint16_t no_number = 0x7fff;
+    std::uint16_t const k = all_numbers ? saturated_half(lane, key[j]) : no_number;
+    std::uint16_t const v = all_numbers ? saturated_half(lane, value[j]) : std::uint16_t{0};
+    lane.store(p.keys + target + d, k);
+    lane.store(p.values + target + d, v);
   }
 }
 
-/// queries[row, head, :] = the normed and rotated query times head_dim^-1/2. One warp a row and
-/// head.
+/// queries[row, head, :] = the normed and rotated query times `scale`. One warp a row and head.
 struct prepare_queries_params {
   static constexpr int threads = 256;
   static constexpr int min_blocks = 1;
@@ -128,7 +140,8 @@ struct prepare_queries_params {
   std::int64_t q_gate_stride = 0;
   std::int64_t rows = 0;
   int heads = 0;
-  float* queries = nullptr;  ///< [rows][heads][head_dim]
+  output_rows queries;  ///< [rows][heads * head_dim]
+  float scale = 1;
 
   [[nodiscard]] std::int64_t blocks() const { return divide_up(rows * heads, threads / warp_size); }
 };
@@ -143,10 +156,11 @@ QPN_HD void run_program(Lane& lane, prepare_queries_params const& p) {
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
   float query[values_per_lane];
   norm_and_rotate(lane, p.rope, p.q_gate + row * p.q_gate_stride + task % p.heads * 2 * head_dim,
-                  position_of(span, row), query);
+                  position_of(span, row), 0, query);
   QPN_UNROLL
   for (int j = 0; j < values_per_lane; ++j) {
-    lane.store(p.queries + task * head_dim + id + warp_size * j, query[j] * (1.0F / 16.0F));
+    store_value(lane, p.queries, row, task % p.heads * head_dim + id + warp_size * j,
+                query[j] * p.scale);
   }
 }
 

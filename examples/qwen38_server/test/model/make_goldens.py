@@ -3,12 +3,13 @@
 
     python3 make_goldens.py tiny OUT_DIR                     a random checkpoint and its goldens, in OUT_DIR
     python3 make_goldens.py converted CHECKPOINT_DIR OUT_DIR logits of what `qwen38_server convert` made of the tiny one
+    python3 make_goldens.py long CHECKPOINT_DIR OUT_DIR      some rows of 4096 tokens through the tiny one
     python3 make_goldens.py demo CHECKPOINT_DIR OUT_DIR      goldens of the demo checkpoint
 
-`tiny` and `converted` are computed by transformers' Qwen3.5. The MTP layer is not part of that model; it is built here from
+`tiny`, `converted` and `long` are computed by transformers' Qwen3.5. The MTP layer is not part of that model; it is built here from
 the same library's decoder layer, norm and rotary embedding. `demo` is computed by demo_model/model.py, which `tiny` holds
 against transformers. Goldens are manifest.json (name, shape, byte offset, sha256 of each tensor, all fp32 little-endian) and
-goldens.bin. Token ids are in the manifest. `tiny` and `converted` need torch, transformers and safetensors; `demo` torch,
+goldens.bin. Token ids are in the manifest. `tiny`, `converted` and `long` need torch, transformers and safetensors; `demo` torch,
 tokenizers and safetensors.
 
 golden/converted comes from these steps. convert_test.cpp repeats the first two, which need no packages, and demands shards
@@ -194,6 +195,24 @@ def make_converted(checkpoint, out):
     print(f"converted: {len(golden.data)} bytes of goldens")
 
 
+def make_long(checkpoint, out, tokens=4096):
+    """Rows of a long prompt: where chunks and partitions of the engine's kernels begin and end, and the last."""
+    import transformers
+    rng = torch.Generator().manual_seed(5)
+    ids = torch.randint(TINY_VALID_IDS, (tokens,), generator=rng).tolist()
+    rows = [0, 63, 64, 127, 1023, 1024, 2111, tokens - 2, tokens - 1]
+    reference = Reference(own.Config(**TINY), export.load_checkpoint(checkpoint))
+    layers, final, logits = reference.forward(ids)
+    golden = Golden("some rows of a long prompt through the tiny checkpoint", transformers=transformers.__version__, torch=torch.__version__)
+    golden.manifest["prompts"].append({"name": "long", "ids": ids, "rows": rows})
+    for i, x in enumerate(layers):
+        golden.add(f"long.hidden.{i}", x[rows])
+    golden.add("long.final", final[rows])
+    golden.add("long.logits", logits[rows])
+    golden.write(out)
+    print(f"long: {len(golden.data)} bytes of goldens, largest hidden", [round(x.abs().max().item(), 2) for x in layers])
+
+
 @torch.no_grad()
 def make_demo(checkpoint, out, prompts=4, new_tokens=80, depth=3):
     from tokenizers import Tokenizer
@@ -226,4 +245,4 @@ def make_demo(checkpoint, out, prompts=4, new_tokens=80, depth=3):
 
 
 if __name__ == "__main__":
-    {"tiny": make_tiny, "converted": make_converted, "demo": make_demo}[sys.argv[1]](*sys.argv[2:])
+    {"tiny": make_tiny, "converted": make_converted, "long": make_long, "demo": make_demo}[sys.argv[1]](*sys.argv[2:])

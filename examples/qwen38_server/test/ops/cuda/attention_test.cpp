@@ -16,7 +16,7 @@ TEST(cuda_attention_partitions, cover_every_slot_once) {
   using namespace ops::cuda;
   EXPECT_EQ(partition_of(0), 0);
   std::int64_t slot = 0;
-  for (std::int64_t p = 0; p < 200; ++p) {
+  for (std::int64_t p = 0; p < 300; ++p) {
     EXPECT_EQ(first_slot_of(p), slot) << "partition " << p;
     EXPECT_EQ(slot % ops::kv_page_tokens, 0);
     std::int64_t const next = first_slot_of(p + 1);
@@ -24,7 +24,7 @@ TEST(cuda_attention_partitions, cover_every_slot_once) {
     EXPECT_EQ(partition_of(next - 1), p);
     slot = next;
   }
-  EXPECT_LE(partition_of(262144), 136);
+  EXPECT_LE(partition_of(262144), 200);
 }
 
 /// One sequence's projections, in some lane, on pages of its own.
@@ -127,13 +127,22 @@ std::vector<float> run(test_backend device, sequence const& of, std::int64_t slo
 constexpr ops::attention_shape demo_shape{8, 4, 256, 64, 1e7, 1e-6F};
 constexpr ops::attention_shape wide_shape{6, 1, 256, 64, 1e7, 1e-6F};  // a rank of the 27B model
 
-TEST(cuda_attention, agrees_with_the_cpu_at_page_and_tile_borders) {
+/// Runs with tensor cores or without.
+class cuda_attention : public testing::TestWithParam<bool> {
+ protected:
+  static test_backend cuda(std::int64_t sums = ops::cuda::cuda_options().attention_sums) {
+    return test_backend::cuda({.attention_sums = sums, .attention_tiles = GetParam()},
+                              GetParam() ? device_kind::with_tiles : device_kind::plain);
+  }
+};
+
+TEST_P(cuda_attention, agrees_with_the_cpu_at_page_and_tile_borders) {
   for (auto const& shape : {demo_shape, wide_shape}) {
     for (std::int64_t rows : {1, 2, 31, 33, 64, 70}) {
       for (std::int64_t slot_offset : {0, 1}) {
         sequence const s(shape, rows, static_cast<std::uint64_t>(rows), scattered_pages(5, 6));
         auto const wanted = run(test_backend::cpu(), s, slot_offset);
-        auto const got = run(test_backend::cuda(), s, slot_offset);
+        auto const got = run(cuda(), s, slot_offset);
         EXPECT_LT(relative_error(got, wanted), 1e-3)
             << "heads " << shape.num_heads << ", rows " << rows << ", offset " << slot_offset;
       }
@@ -141,41 +150,42 @@ TEST(cuda_attention, agrees_with_the_cpu_at_page_and_tile_borders) {
   }
 }
 
-TEST(cuda_attention, any_chunking_gives_the_same_bits) {
+TEST_P(cuda_attention, any_chunking_gives_the_same_bits) {
   for (std::int64_t slot_offset : {0, 1}) {
     sequence const s(demo_shape, 75, 21, scattered_pages(0, 2));
-    auto const whole = run(test_backend::cuda(), s, slot_offset);
-    EXPECT_TRUE(same_bits(whole, run(test_backend::cuda(), s, slot_offset, {64})));
-    EXPECT_TRUE(same_bits(whole, run(test_backend::cuda(), s, slot_offset, {1, 2, 7, 40, 63, 74})));
+    auto const whole = run(cuda(), s, slot_offset);
+    EXPECT_TRUE(same_bits(whole, run(cuda(), s, slot_offset, {64})));
+    EXPECT_TRUE(same_bits(whole, run(cuda(), s, slot_offset, {1, 2, 7, 40, 63, 74})));
   }
 }
 
-TEST(cuda_attention, sequences_side_by_side_and_other_pages_change_no_bit) {
+TEST_P(cuda_attention, sequences_side_by_side_and_other_pages_change_no_bit) {
   sequence const a(wide_shape, 70, 22, scattered_pages(0, 2));
   sequence const b(wide_shape, 9, 23, scattered_pages(2, 2));
   sequence const c(wide_shape, 41, 24, scattered_pages(4, 2));
   sequence moved = a;
   moved.pages = {40, 11};
-  auto const wanted = run(test_backend::cuda(), a, 0);
-  EXPECT_TRUE(same_bits(wanted, run(test_backend::cuda(), moved, 0)));
+  auto const wanted = run(cuda(), a, 0);
+  EXPECT_TRUE(same_bits(wanted, run(cuda(), moved, 0)));
 
-  auto device = test_backend::cuda();
+  auto device = cuda();
   attention_run together(device, wide_shape, 0);
   together.pass({{&b, 0, 3}, {&a, 0, 60}, {&c, 0, 17}});
   auto const out = together.pass({{&c, 17, 41}, {&a, 60, 70}, {&b, 3, 9}});
   std::size_t const width = 6 * 256;
   EXPECT_TRUE(same_bits(std::span(out).subspan(24 * width, 10 * width),
                         std::span(wanted).subspan(60 * width, 10 * width)));
-  auto const alone = run(test_backend::cuda(), b, 0);
+  auto const alone = run(cuda(), b, 0);
   EXPECT_TRUE(same_bits(std::span(out).subspan(34 * width), std::span(alone).subspan(3 * width)));
 }
 
-// Where a pass has more partial sums than are kept, one CTA folds all partitions of its queries.
-TEST(cuda_attention, sums_that_are_folded_at_once_are_the_same_bits) {
+// Where a pass has more partial sums than are kept, its rows are served a few at a time, or one CTA
+// folds all partitions of its queries.
+TEST_P(cuda_attention, sums_that_have_no_room_at_once_are_the_same_bits) {
   sequence const s(wide_shape, 640, 25, scattered_pages(0, 12));
   std::vector<std::vector<float>> results;
   for (std::int64_t sums : {65536, 1}) {
-    auto device = test_backend::cuda({.attention_sums = sums});
+    auto device = cuda(sums);
     attention_run run(device, wide_shape, 1);
     for (std::int64_t first = 0; first < 576; first += 96)
       run.pass({{&s, first, first + 96}}, false);
@@ -186,9 +196,30 @@ TEST(cuda_attention, sums_that_are_folded_at_once_are_the_same_bits) {
   EXPECT_TRUE(same_bits(results[1], results[3]));
 }
 
+// Where the queries alone occupy the GPU, each CTA folds all partitions of its queries.
+TEST_P(cuda_attention, sums_that_are_folded_at_once_are_the_same_bits) {
+  std::int64_t const heads = test_device_is_emulated() ? 2 : 48;
+  ops::attention_shape const shape{heads, heads, 256, 64, 1e7, 1e-6F};
+  std::vector<sequence> sequences;
+  for (std::int32_t i = 0; i < 3; ++i) {
+    sequences.emplace_back(shape, 66, static_cast<std::uint64_t>(30 + i),
+                           scattered_pages(2 * i, 2));
+  }
+  auto device = cuda();
+  attention_run run(device, shape, 0);
+  auto const out =
+      run.pass({{&sequences[0], 0, 66}, {&sequences[1], 0, 66}, {&sequences[2], 0, 66}});
+  auto const width = static_cast<std::size_t>(heads * 256);
+  for (std::size_t i = 0; i < 3; ++i) {
+    auto const last = run.pass({{&sequences[i], 65, 66}});
+    EXPECT_TRUE(same_bits(last, std::span(out).subspan((66 * i + 65) * width, width)))
+        << "sequence " << i;
+  }
+}
+
 // Beyond 8192 slots partitions are longer; on a GPU the pass of 90 rows is folded, the one of a
 // single row is not.
-TEST(cuda_attention, long_contexts_agree_whatever_the_pass_holds) {
+TEST_P(cuda_attention, long_contexts_agree_whatever_the_pass_holds) {
   ops::attention_shape const shape = test_device_is_emulated()
                                          ? ops::attention_shape{1, 1, 256, 64, 1e7, 1e-6F}
                                          : ops::attention_shape{24, 4, 256, 64, 1e7, 1e-6F};
@@ -197,7 +228,7 @@ TEST(cuda_attention, long_contexts_agree_whatever_the_pass_holds) {
   sequence const s(shape, rows, 26, scattered_pages(0, 154));
   std::vector<std::vector<float>> results;
   for (bool on_gpu : {false, true}) {
-    auto device = on_gpu ? test_backend::cuda() : test_backend::cpu();
+    auto device = on_gpu ? cuda() : test_backend::cpu();
     attention_run run(device, shape, 0, 154);
     std::int64_t const tail = rows - last_rows;
     for (std::int64_t first = 0; first < tail; first += 96)
@@ -211,36 +242,51 @@ TEST(cuda_attention, long_contexts_agree_whatever_the_pass_holds) {
 }
 
 // What lies in slots that a row does not see is none of its business, even if it is no number.
-TEST(cuda_attention, later_rows_that_are_no_numbers_stay_unseen) {
+TEST_P(cuda_attention, later_rows_that_are_no_numbers_stay_unseen) {
   sequence s(wide_shape, 12, 26, scattered_pages(0, 1));
-  auto const wanted = run(test_backend::cuda(), s, 0);
+  auto const wanted = run(cuda(), s, 0);
   std::size_t const kv_width = 2 * 256;
   for (std::size_t i = 7 * kv_width; i < s.kv.size(); ++i) s.kv[i] = std::nanf("");
-  auto const got = run(test_backend::cuda(), s, 0);
+  auto const got = run(cuda(), s, 0);
   std::size_t const width = 6 * 256;
   EXPECT_TRUE(same_bits(std::span(got).first(7 * width), std::span(wanted).first(7 * width)));
   EXPECT_TRUE(std::isnan(got[7 * width]));
 
   // A later sequence in the same page.
-  auto device = test_backend::cuda();
+  auto device = cuda();
   attention_run both(device, wide_shape, 0);
   both.pass({{&s, 0, 12}});
   sequence next(wide_shape, 5, 27, scattered_pages(0, 1));
-  EXPECT_TRUE(same_bits(both.pass({{&next, 0, 5}}), run(test_backend::cuda(), next, 0)));
+  EXPECT_TRUE(same_bits(both.pass({{&next, 0, 5}}), run(cuda(), next, 0)));
 }
 
-TEST(cuda_attention, values_beyond_fp16_are_stored_saturated) {
+// Its own row gets no number, and rows that do not see it are not touched.
+TEST_P(cuda_attention, a_value_that_is_no_number_reaches_who_sees_it) {
+  sequence s(wide_shape, 12, 29, scattered_pages(0, 1));
+  auto const wanted = run(cuda(), s, 0);
+  s.kv[7 * 2 * 256 + 256 + 5] = std::nanf("");
+  auto const got = run(cuda(), s, 0);
+  std::size_t const width = 6 * 256;
+  EXPECT_TRUE(same_bits(std::span(got).first(7 * width), std::span(wanted).first(7 * width)));
+  for (std::size_t row = 7; row < 12; ++row) {
+    for (std::size_t head = 0; head < 6; ++head) {
+      EXPECT_TRUE(std::isnan(got[row * width + head * 256 + 5])) << "row " << row;
+    }
+  }
+}
+
+TEST_P(cuda_attention, values_beyond_fp16_are_stored_saturated) {
   sequence s(wide_shape, 1, 28, scattered_pages(0, 1));
   std::fill(s.kv.begin() + 256, s.kv.end(), 1e6F);
-  auto const out = run(test_backend::cuda(), s, 0);
+  auto const out = run(cuda(), s, 0);
   for (std::size_t i = 0; i < 256; ++i) {
     float const gate = s.q_gate[256 + i];
     EXPECT_NEAR(out[i], 65504.0F / (1.0F + std::exp(-gate)), 40.0F) << "element " << i;
   }
 }
 
-TEST(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
-  auto device = test_backend::cuda();
+TEST_P(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
+  auto device = cuda();
   auto const cache = device->make_kv_cache(demo_shape, 1, 4);
   auto const norm = device->make_constants(std::vector<float>(256));
   ops::tensor const kv = device.make(row_kind::stream, 65, 2048);
@@ -261,8 +307,8 @@ TEST(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
   EXPECT_NO_THROW(store({3, -1}, 64, 0));
 }
 
-TEST(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
-  auto device = test_backend::cuda();
+TEST_P(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
+  auto device = cuda();
   try {
     auto const cache = device->make_kv_cache({2, 1, 128, 64, 1e7, 1e-6F}, 1, 8);
     FAIL() << "accepted";
@@ -270,6 +316,9 @@ TEST(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
     EXPECT_STREQ(problem.what(), "head_dim 128: the CUDA backend expects 256");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(kernels, cuda_attention, testing::Bool(),
+                         [](auto const& parameter) { return parameter.param ? "tiles" : "simt"; });
 
 }  // namespace
 }  // namespace qwen38::test

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <qpn/detail/device_prepack.hpp>
 #include <type_traits>
+#include <vector>
 
 #include "support/devices.hpp"
 #include "support/emulated_gemm.hpp"
@@ -59,6 +61,10 @@ class backend_lane {
   }
   [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] float exp(float x) { return std::exp(x); }
+  [[nodiscard]] float exp2(float x) {
+    float const y = std::exp2(x);
+    return y < std::numeric_limits<float>::min() ? 0.0F : y;
+  }
   [[nodiscard]] float sqrt(float x) { return std::sqrt(x); }
   [[nodiscard]] float log1p(float x) { return std::log1p(x); }
   void sine_cosine(double angle, float& sine, float& cosine) {
@@ -69,8 +75,42 @@ class backend_lane {
     return {qpn::decode_f16(static_cast<std::uint16_t>(bits)),
             qpn::decode_f16(static_cast<std::uint16_t>(bits >> 16))};
   }
+  [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
+    return qpn::encode_f16(low) | static_cast<std::uint32_t>(qpn::encode_f16(high)) << 16;
+  }
+  [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b,
+                                           std::uint32_t selector) {
+    return lane_->byte_permute(a, b, selector);
+  }
+  [[nodiscard]] bool any(bool condition) { return lane_->any(condition); }
+  void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4], std::uint32_t const (&b)[2]) {
+    lane_->mma_m16n8k16(d, a, b);
+  }
+
+  /// The place holds something else from now on, and the 16 bytes once they were waited for.
+  void copy_async(int offset, void const* p, bool held) {
+    using qpn::detail::word4;
+    auto const* const from = static_cast<word4 const*>(p);
+    require_aligned(from);
+    copies_.push_back({offset, held ? *from : word4{{0, 0, 0, 0}}});
+    lane_->shared_store(offset, word4{{~0U, ~0U, ~0U, ~0U}});
+  }
+  void commit_copies() { groups_.push_back(copies_.size()); }
+  template <int Groups>
+  void wait_copies() {
+    if (groups_.size() <= Groups) return;
+    std::size_t const done = groups_[groups_.size() - Groups - 1];
+    for (; arrived_ < done; ++arrived_) {
+      lane_->shared_store(copies_[arrived_].offset, copies_[arrived_].value);
+    }
+  }
 
  private:
+  struct pending_copy {
+    int offset;
+    qpn::detail::word4 value;
+  };
+
   template <class T>
   static void require_aligned(T const* p) {
     if (reinterpret_cast<std::uintptr_t>(p) % alignof(T) == 0) return;
@@ -78,10 +118,18 @@ class backend_lane {
   }
 
   qpn::test::emulated_lane* lane_;
+  std::vector<pending_copy> copies_;
+  std::vector<std::size_t> groups_;  ///< copies up to each group's end
+  std::size_t arrived_ = 0;
 };
 
 class emulated_device final : public device {
  public:
+  explicit emulated_device(qpn::device_info const& info)
+      : info_(info),
+        name_("emulated sm_" + std::to_string(info.compute_capability) + ", " +
+              std::to_string(info.sm_count) + " multiprocessors") {}
+
   [[nodiscard]] qpn::device_info const& info() const noexcept override { return info_; }
   [[nodiscard]] std::string const& name() const noexcept override { return name_; }
 
@@ -174,21 +222,18 @@ class emulated_device final : public device {
     }));
   }
 
-  static qpn::device_info small_volta() {
-    qpn::device_info info = qpn::test::volta_v100();
-    info.sm_count = 3;
-    return info;
-  }
-
-  qpn::device_info const info_ = small_volta();
-  std::string const name_ = "emulated sm_70, 3 multiprocessors";
+  qpn::device_info const info_;
+  std::string const name_;
   std::uint64_t launches_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<device> open_test_device() {
-  return std::make_unique<emulated_device>();
+std::unique_ptr<device> open_test_device(device_kind kind) {
+  bool const hopper = kind == device_kind::with_tiles;
+  qpn::device_info info = hopper ? qpn::test::hopper_h200() : qpn::test::volta_v100();
+  info.sm_count = 3;
+  return std::make_unique<emulated_device>(info);
 }
 
 bool test_device_is_emulated() {

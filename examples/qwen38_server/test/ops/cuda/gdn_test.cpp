@@ -15,13 +15,14 @@ constexpr ops::gdn_shape small_shape{1, 3, 128, 128, 4, 1e-6F};
 class gdn_run {
  public:
   gdn_run(test_backend device, ops::gdn_shape const& shape, std::int64_t rows,
-          std::int64_t layers = 1, std::int64_t lanes = 2, std::int64_t snapshots = 0)
+          std::int64_t layers = 1, std::int64_t lanes = 2, std::int64_t snapshots = 0,
+          float gates = 1)
       : device_(std::move(device)),
         shape_(shape),
         rows_(rows),
         width_(shape.conv_channels() + shape.value_channels()),
         qkvz_(random_floats(41, rows * width_)),
-        ba_(random_floats(42, rows * 2 * shape.num_value_heads)),
+        ba_(random_floats(42, rows * 2 * shape.num_value_heads, gates)),
         conv_(device_->make_constants(
             random_floats(43, shape.conv_channels() * shape.conv_kernel, 0.5F))),
         a_log_(device_->make_constants(random_floats(44, shape.num_value_heads, 0.5F))),
@@ -179,6 +180,77 @@ TEST(cuda_gdn, a_snapshot_is_the_lanes_state_to_the_bit_and_stays_as_it_was) {
   }
   EXPECT_THROW(run.device().gdn_save(*run.state, 0, 3), error);
   EXPECT_THROW(run.device().gdn_load(*run.state, 0, -1), error);
+}
+
+/// On tensor cores, where whole chunks of 64 rows are computed at once.
+test_backend chunked_backend() {
+  return test_backend::cuda({}, device_kind::with_tiles);
+}
+
+constexpr ops::gdn_shape grouped_shape{2, 6, 128, 64, 4, 1e-6F};
+constexpr std::int64_t chunked_rows = 2 * 64 + 5;
+
+// Operands are rounded to fp16 once. Gates of scale 30 are all but 0 and 1: where a row cancels
+// what the state has, the norm makes the more of the roundings.
+TEST(cuda_gdn_chunks, agree_with_the_cpu) {
+  for (ops::gdn_shape const& shape : {small_shape, grouped_shape}) {
+    for (float gates : {1.0F, 30.0F}) {
+      auto const wanted = gdn_run(test_backend::cpu(), shape, chunked_rows, 1, 2, 0, gates).all();
+      gdn_run run(chunked_backend(), shape, chunked_rows, 1, 2, 0, gates);
+      auto const got = run.all();
+      double worst = 0;
+      for (std::int64_t row = 0; row < chunked_rows; ++row) {
+        double const error = relative_error(rows_of(got, run.width(), row, row + 1),
+                                            rows_of(wanted, run.width(), row, row + 1));
+        EXPECT_LT(error, gates > 1 ? 1e-2 : 2e-3)
+            << "value_dim " << shape.value_dim << ", gates " << gates << ", row " << row;
+        worst = std::max(worst, error);
+      }
+      RecordProperty("worst_" + std::to_string(shape.value_dim) + "_gates_" +
+                         std::to_string(static_cast<int>(gates)),
+                     std::to_string(worst));
+    }
+  }
+}
+
+TEST(cuda_gdn_chunks, cuts_at_multiples_of_64_change_no_bit) {
+  auto const whole = gdn_run(chunked_backend(), small_shape, chunked_rows).all();
+  using cuts = std::vector<std::int64_t>;
+  for (cuts const& at : {cuts{64}, cuts{128}, cuts{64, 128}}) {
+    EXPECT_TRUE(same_bits(whole, gdn_run(chunked_backend(), small_shape, chunked_rows).all(at)))
+        << "first cut " << at[0] << " of " << at.size();
+  }
+}
+
+TEST(cuda_gdn_chunks, lanes_side_by_side_change_no_bit) {
+  auto const wanted = gdn_run(chunked_backend(), small_shape, chunked_rows).all();
+  gdn_run run(chunked_backend(), small_shape, chunked_rows, 1, 4);
+  run.pass({{2, 0, 3}, {1, 0, 64}, {0, 0, 67}});
+  auto const out = run.pass({{3, 0, 5, true}, {1, 64, 133}, {2, 3, 4}, {0, 67, 70}});
+  EXPECT_TRUE(same_bits(rows_of(out, run.width(), 5, 74), rows_of(wanted, run.width(), 64, 133)));
+}
+
+// What follows a prompt is computed row by row, tentative or not.
+TEST(cuda_gdn_chunks, keeping_part_of_a_tentative_pass_equals_never_having_seen_the_rest) {
+  auto const wanted = gdn_run(chunked_backend(), small_shape, 90).all({70, 71, 90});
+  for (std::int64_t kept : {0, 3, 8}) {
+    gdn_run run(chunked_backend(), small_shape, 90);
+    run.pass({{1, 0, 70}});
+    EXPECT_TRUE(same_bits(run.pass({{1, 70, 78, true}}), rows_of(wanted, run.width(), 70, 78)));
+    run.device().gdn_keep(*run.state, 1, kept);
+    auto const rest = run.pass({{1, 70 + kept, 90}});
+    EXPECT_TRUE(same_bits(rest, rows_of(wanted, run.width(), 70 + kept, 90))) << "kept " << kept;
+  }
+}
+
+TEST(cuda_gdn_chunks, go_on_from_a_snapshot_with_the_same_bits) {
+  auto const wanted = gdn_run(chunked_backend(), small_shape, chunked_rows).all();
+  gdn_run run(chunked_backend(), small_shape, chunked_rows, 1, 2, 1);
+  run.pass({{0, 0, 64}});
+  run.device().gdn_save(*run.state, 0, 0);
+  run.pass({{0, 64, 90}});
+  run.device().gdn_load(*run.state, 1, 0);
+  EXPECT_TRUE(same_bits(run.pass({{1, 64, 133}}), rows_of(wanted, run.width(), 64, 133)));
 }
 
 TEST(cuda_gdn, refuses_more_tentative_rows_than_a_record_holds) {

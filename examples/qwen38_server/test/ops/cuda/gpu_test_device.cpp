@@ -4,7 +4,7 @@
 
 namespace qwen38::test {
 
-std::unique_ptr<ops::cuda::device> open_test_device() {
+std::unique_ptr<ops::cuda::device> open_test_device(device_kind /*kind*/) {
   return ops::cuda::open_gpu(0);
 }
 

@@ -7,9 +7,16 @@
 
 namespace qwen38::test {
 
+/// What emulated devices stand for. A GPU is what it is.
+enum class device_kind {
+  plain,       ///< sm_70
+  with_tiles,  ///< sm_90: attention runs on m16n8k16
+};
+
 /// The device that the program's tests run on: a GPU, or its emulation on the CPU, by which of
 /// gpu_test_device.cpp and emulated_device.cpp is linked.
-[[nodiscard]] std::unique_ptr<ops::cuda::device> open_test_device();
+[[nodiscard]] std::unique_ptr<ops::cuda::device> open_test_device(
+    device_kind kind = device_kind::plain);
 
 /// Whether launches are emulated, a thousand times slower.
 [[nodiscard]] bool test_device_is_emulated();

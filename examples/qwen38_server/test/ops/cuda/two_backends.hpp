@@ -55,8 +55,9 @@ namespace qwen38::test {
 class test_backend {
  public:
   static test_backend cpu() { return test_backend(ops::cpu::make_backend(2), nullptr); }
-  static test_backend cuda(ops::cuda::cuda_options const& options = {}) {
-    auto gpu = open_test_device();
+  static test_backend cuda(ops::cuda::cuda_options const& options = {},
+                           device_kind kind = device_kind::plain) {
+    auto gpu = open_test_device(kind);
     ops::cuda::device* const seen = gpu.get();
     return test_backend(ops::cuda::make_backend(std::move(gpu), options), seen);
   }
@@ -98,7 +99,7 @@ class test_backend {
   }
   /// A pass that lives as long as the backend.
   ops::pass& set(ops::pass_rows const& rows) {
-    if (!pass_) pass_ = backend_->make_pass({96, 8, 160, 96});
+    if (!pass_) pass_ = backend_->make_pass({200, 8, 160, 200});
     backend_->set_pass(*pass_, rows);
     return *pass_;
   }

@@ -5,28 +5,15 @@
 #include <cstdint>
 #include <qpn/detail/lane_types.hpp>
 
-#include "ops/cuda/attention_partitions.hpp"
-#include "ops/cuda/lane_math.hpp"
-#include "ops/cuda/pass_view.hpp"
-#include "ops/cuda/rope_kv.hpp"
+#include "ops/cuda/attention_block.hpp"
 #include "ops/tensor_limits.hpp"
 
 namespace qwen38::ops::cuda {
 
-/// Sums of a query's partitions: entry (row * heads + head) * partitions + partition.
-struct attention_sums {
-  float* numerators = nullptr;  ///< [entries][head_dim]
-  softmax_sum* sums = nullptr;  ///< [entries]
-  std::int64_t partitions = 0;  ///< places per query
-  /// One CTA goes through all partitions of its queries and leaves their folded sum in the first
-  /// place, instead of one CTA for each partition. No bit depends on it.
-  bool folded = false;
-};
-
-/// Softmax attention over the keys of a sequence. A CTA has 16 queries of one span and kv head,
-/// rows times the heads that share it, and goes through tiles of 32 slots: K to shared memory,
-/// scores, softmax, V over K, numerators.
-struct attention_params {
+/// Softmax attention in fp32, without tensor cores: for GPUs that have no m16n8k16. A CTA has 16
+/// queries and goes through tiles of 32 slots: K to shared memory, scores, softmax, V over K,
+/// numerators.
+struct attention_simt_params : attention_args {
   static constexpr int threads = 256;
   static constexpr int min_blocks = 2;
   static constexpr int queries_per_block = 16;
@@ -40,45 +27,11 @@ struct attention_params {
   static constexpr int factors_at = weights_at + tile_slots * weight_row_bytes;  ///< f32 [2][16]
   static constexpr int shared_bytes = factors_at + 2 * queries_per_block * 4;
 
-  pass_view pass;
-  float const* queries = nullptr;  ///< [rows][heads][head_dim], scaled
-  int heads = 0;
-  int kv_heads = 0;
-  std::uint16_t const* keys = nullptr;  ///< of the layer [page][kv head][slot][head_dim]
-  std::uint16_t const* values = nullptr;
-  attention_sums out;
-  std::int64_t query_tiles = 0;  ///< most of any span
-
-  /// CTAs of spans with fewer tiles or partitions have nothing to do.
-  [[nodiscard]] QPN_HD std::int64_t runs() const { return out.folded ? 1 : out.partitions; }
-  [[nodiscard]] std::int64_t blocks() const {
-    return pass.span_count * query_tiles * runs() * kv_heads;
-  }
+  static constexpr float query_scale = 0.0901684400555602F;  ///< log2(e) / sqrt(head_dim)
+  float const* queries = nullptr;                            ///< [rows][heads][head_dim], scaled
 };
 
-static_assert(attention_params::shared_bytes <= 48 * 1024);
-
-/// What the parts of the program share.
-struct attention_block {
-  span_entry span;
-  int kv_head;
-  int group;            ///< query heads of a kv head
-  int first_query;      ///< of the span and kv head: row * group + head of the group
-  int queries;          ///< of the CTA, 1 to 16
-  int first_slot_held;  ///< slots before hold nothing
-  int last_slot;        ///< that any of the queries sees
-
-  /// The last slot that a query of the CTA sees; -1 for none.
-  [[nodiscard]] QPN_HD int last_slot_of(int query, int slot_offset) const {
-    if (query >= queries) return -1;
-    return static_cast<int>(span.position) + (first_query + query) / group + slot_offset;
-  }
-  /// (row, head) of a query as one index.
-  [[nodiscard]] QPN_HD std::int64_t row_and_head(int query, int heads) const {
-    int const index = first_query + query;
-    return (span.first_row + index / group) * std::int64_t{heads} + kv_head * group + index % group;
-  }
-};
+static_assert(attention_simt_params::shared_bytes <= 48 * 1024);
 
 /// 64 bytes of a tile's K or V, a quarter of what a thread moves at once.
 struct tile_part {
@@ -87,7 +40,7 @@ struct tile_part {
 
 /// Thread's part of 32 slots from `first`; zero where there is nothing to read.
 template <class Lane>
-QPN_HD void load_tile(Lane& lane, attention_params const& p, attention_block const& b,
+QPN_HD void load_tile(Lane& lane, attention_args const& p, attention_block const& b,
                       std::uint16_t const* cache, int first, tile_part& part) {
   std::int64_t const page = lane.load(p.pass.pages + b.span.first_page + first / kv_page_tokens);
   std::int64_t const row =
@@ -107,7 +60,7 @@ QPN_HD void store_tile(Lane& lane, tile_part const& part) {
   QPN_UNROLL
   for (int j = 0; j < 4; ++j) {
     int const slot = lane.thread() / warp_size + 8 * j;
-    lane.shared_store(attention_params::tile_at + slot * attention_params::kv_row_bytes +
+    lane.shared_store(attention_simt_params::tile_at + slot * attention_simt_params::kv_row_bytes +
                           lane.thread() % warp_size * 16,
                       part.word[j]);
   }
@@ -132,7 +85,7 @@ QPN_HD void load_four(Lane& lane, int offset, float (&value)[4]) {
 /// 4 slots and an eighth of head_dim; 8 lanes add up theirs in a fixed tree.
 template <class Lane>
 QPN_HD void score_tile(Lane& lane) {
-  using params = attention_params;
+  using params = attention_simt_params;
   int const warp = lane.thread() / warp_size;
   int const id = lane.thread() % warp_size;
   int const slice = id % 8;
@@ -184,18 +137,17 @@ QPN_HD void score_tile(Lane& lane) {
   }
 }
 
-/// A warp turns the scores of its two queries into weights exp(score - maximum); sums[i] goes on,
+/// A warp turns the scores of its two queries into weights 2^(score - maximum); sums[i] goes on,
 /// and the factor of what was summed before lies in the factors' first row.
 template <class Lane>
-QPN_HD void weigh_tile(Lane& lane, attention_params const& p, attention_block const& b, int first,
-                       softmax_sum (&sums)[2]) {
-  using params = attention_params;
+QPN_HD void weigh_tile(Lane& lane, attention_block const& b, int first, softmax_sum (&sums)[2]) {
+  using params = attention_simt_params;
   int const warp = lane.thread() / warp_size;
   int const id = lane.thread() % warp_size;
   QPN_UNROLL
   for (int i = 0; i < 2; ++i) {
     int const query = 2 * warp + i;
-    int const last = b.last_slot_of(query, p.pass.slot_offset);
+    int const last = b.last_slot_of(query);
     int const at = params::weights_at + id * params::weight_row_bytes + query * 4;
     bool const seen = first + id >= b.first_slot_held && first + id <= last;
     float const score = lane.template shared_load<float>(at);
@@ -203,9 +155,9 @@ QPN_HD void weigh_tile(Lane& lane, attention_params const& p, attention_block co
     float const maximum = largest > sums[i].maximum ? largest : sums[i].maximum;
     // A tile of which the query sees nothing leaves its sums as they are.
     bool const any = first <= last && first + params::tile_slots > b.first_slot_held;
-    float const weight = seen ? lane.exp(score - maximum) : 0.0F;
+    float const weight = seen ? lane.exp2(score - maximum) : 0.0F;
     float const mass = warp_sum(lane, weight);
-    float const before = any ? lane.exp(sums[i].maximum - maximum) : 1.0F;
+    float const before = any ? lane.exp2(sums[i].maximum - maximum) : 1.0F;
     lane.shared_store(at, weight);
     if (id == 0) lane.shared_store(params::factors_at + query * 4, before);
     if (any) {
@@ -217,9 +169,8 @@ QPN_HD void weigh_tile(Lane& lane, attention_params const& p, attention_block co
 
 /// numerators[i][e] += weight * value for the thread's 4 queries and 4 elements.
 template <class Lane>
-QPN_HD void add_values(Lane& lane, attention_params const& p, attention_block const& b, int first,
-                       float (&numerators)[4][4]) {
-  using params = attention_params;
+QPN_HD void add_values(Lane& lane, attention_block const& b, int first, float (&numerators)[4][4]) {
+  using params = attention_simt_params;
   int const warp = lane.thread() / warp_size;
   int const first_query = warp / 2 * 4;
   int const first_element = (warp % 2 * warp_size + lane.thread() % warp_size) * 4;
@@ -229,7 +180,7 @@ QPN_HD void add_values(Lane& lane, attention_params const& p, attention_block co
   bool all_seen = first >= b.first_slot_held;
   QPN_UNROLL
   for (int i = 0; i < 4; ++i) {
-    last[i] = b.last_slot_of(first_query + i, p.pass.slot_offset);
+    last[i] = b.last_slot_of(first_query + i);
     all_seen = all_seen && first + params::tile_slots - 1 <= last[i];
     QPN_UNROLL
     for (int e = 0; e < 4; ++e) numerators[i][e] *= factor.v[i];
@@ -263,10 +214,10 @@ QPN_HD void add_values(Lane& lane, attention_params const& p, attention_block co
 
 /// Sums of one partition.
 template <class Lane>
-QPN_HD void sum_partition(Lane& lane, attention_params const& p, attention_block const& b,
+QPN_HD void sum_partition(Lane& lane, attention_simt_params const& p, attention_block const& b,
                           std::int64_t partition, softmax_sum (&sums)[2],
                           float (&numerators)[4][4]) {
-  using params = attention_params;
+  using params = attention_simt_params;
   int const begin = static_cast<int>(first_slot_of(partition));
   int const border = static_cast<int>(first_slot_of(partition + 1));
   int const end = border <= b.last_slot ? border : b.last_slot + 1;
@@ -281,34 +232,19 @@ QPN_HD void sum_partition(Lane& lane, attention_params const& p, attention_block
     score_tile(lane);
     lane.sync_block();
     store_tile(lane, part);
-    weigh_tile(lane, p, b, first, sums);
+    weigh_tile(lane, b, first, sums);
     lane.sync_block();
     int const next = first + params::tile_slots;
     if (next < end) load_tile(lane, p, b, p.keys, next, part);
-    add_values(lane, p, b, first, numerators);
+    add_values(lane, b, first, numerators);
   }
 }
 
 template <class Lane>
-QPN_HD void run_program(Lane& lane, attention_params const& p) {
-  using params = attention_params;
-  std::int64_t index = lane.block();
+QPN_HD void run_program(Lane& lane, attention_simt_params const& p) {
+  using params = attention_simt_params;
   attention_block b{};
-  b.kv_head = static_cast<int>(index % p.kv_heads);
-  index /= p.kv_heads;
-  std::int64_t const run = index % p.runs();
-  index /= p.runs();
-  std::int64_t const query_tile = index % p.query_tiles;
-  b.span = lane.load(p.pass.spans + index / p.query_tiles);
-  b.group = p.heads / p.kv_heads;
-  b.first_query = static_cast<int>(query_tile) * params::queries_per_block;
-  int const queries_left = b.span.rows * b.group - b.first_query;
-  if (queries_left <= 0) return;
-  b.queries = queries_left < params::queries_per_block ? queries_left : params::queries_per_block;
-  b.first_slot_held = p.pass.slot_offset;
-  b.last_slot = b.last_slot_of(b.queries - 1, p.pass.slot_offset);
-  std::int64_t const partitions = partition_of(b.last_slot) + 1;
-  if (run >= partitions) return;
+  if (!find_block(lane, p, params::queries_per_block, b)) return;
 
   int const warp = lane.thread() / warp_size;
   int const id = lane.thread() % warp_size;
@@ -328,10 +264,9 @@ QPN_HD void run_program(Lane& lane, attention_params const& p) {
   int const first_element = (warp % 2 * warp_size + id) * 4;
   softmax_sum folded[2] = {{-INFINITY, 0.0F}, {-INFINITY, 0.0F}};
   float total[4][4] = {};
-  std::int64_t const begin = p.out.folded ? 0 : run;
-  std::int64_t const end = p.out.folded ? partitions : run + 1;
+  std::int64_t const end = b.partition + b.partitions;
   QPN_NO_UNROLL
-  for (std::int64_t partition = begin; partition < end; ++partition) {
+  for (std::int64_t partition = b.partition; partition < end; ++partition) {
     softmax_sum sums[2] = {{-INFINITY, 0.0F}, {-INFINITY, 0.0F}};
     float numerators[4][4] = {};
     sum_partition(lane, p, b, partition, sums, numerators);
@@ -347,7 +282,7 @@ QPN_HD void run_program(Lane& lane, attention_params const& p) {
     QPN_UNROLL
     for (int i = 0; i < 2; ++i) {
       int const query = 2 * warp + i;
-      if (first > b.last_slot_of(query, p.pass.slot_offset)) continue;
+      if (first > b.last_slot_of(query)) continue;
       fold_factors const factors = fold(lane, folded[i], sums[i]);
       if (id != 0) continue;
       lane.shared_store(params::factors_at + query * 4, factors.before);
@@ -357,7 +292,7 @@ QPN_HD void run_program(Lane& lane, attention_params const& p) {
     QPN_UNROLL
     for (int i = 0; i < 4; ++i) {
       int const query = first_query + i;
-      if (first > b.last_slot_of(query, p.pass.slot_offset)) continue;
+      if (first > b.last_slot_of(query)) continue;
       float const before = lane.template shared_load<float>(params::factors_at + query * 4);
       float const next = lane.template shared_load<float>(params::factors_at +
                                                           (params::queries_per_block + query) * 4);
@@ -368,64 +303,19 @@ QPN_HD void run_program(Lane& lane, attention_params const& p) {
     }
   }
 
-  auto const entry = [&](int query) {
-    return b.row_and_head(query, p.heads) * p.out.partitions + (p.out.folded ? 0 : run);
-  };
-  auto const has_part = [&](int query) {
-    return first_slot_of(begin) <= b.last_slot_of(query, p.pass.slot_offset);
-  };
   QPN_UNROLL
   for (int i = 0; i < 2; ++i) {
-    int const query = 2 * warp + i;
-    if (id == 0 && has_part(query)) lane.store(p.out.sums + entry(query), folded[i]);
+    std::int64_t const entry = b.entry(2 * warp + i, p.heads);
+    if (id == 0 && entry >= 0) lane.store(p.out.sums + entry, folded[i]);
   }
   QPN_UNROLL
   for (int i = 0; i < 4; ++i) {
-    int const query = first_query + i;
-    if (!has_part(query)) continue;
+    std::int64_t const entry = b.entry(first_query + i, p.heads);
+    if (entry < 0) continue;
     float4_pack const values{{total[i][0], total[i][1], total[i][2], total[i][3]}};
-    lane.store(
-        reinterpret_cast<float4_pack*>(p.out.numerators + entry(query) * head_dim + first_element),
-        values);
+    lane.store(reinterpret_cast<float4_pack*>(p.out.numerators + entry * head_dim + first_element),
+               values);
   }
-}
-
-/// out[row, head, :] = the folded partitions, divided by their mass, times sigmoid(gate). One CTA a
-/// row and head.
-struct attention_output_params {
-  static constexpr int threads = head_dim;
-  static constexpr int min_blocks = 1;
-  static constexpr int shared_bytes = 0;
-
-  pass_view pass;
-  attention_sums in;
-  float const* q_gate = nullptr;
-  std::int64_t q_gate_stride = 0;
-  output_rows out;
-  std::int64_t rows = 0;
-  int heads = 0;
-
-  [[nodiscard]] std::int64_t blocks() const { return rows * heads; }
-};
-
-template <class Lane>
-QPN_HD void run_program(Lane& lane, attention_output_params const& p) {
-  std::int64_t const row = lane.block() / p.heads;
-  std::int64_t const head = lane.block() % p.heads;
-  int const d = lane.thread();
-  span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
-  std::int64_t const slot = position_of(span, row) + p.pass.slot_offset;
-  std::int64_t const partitions = p.in.folded ? 1 : partition_of(slot) + 1;
-  std::int64_t const entry = lane.block() * p.in.partitions;
-  softmax_sum folded{-INFINITY, 0.0F};
-  float sum = 0;
-  for (std::int64_t i = 0; i < partitions; ++i) {
-    fold_factors const factors = fold(lane, folded, lane.load(p.in.sums + entry + i));
-    sum = lane.fma(lane.load(p.in.numerators + (entry + i) * head_dim + d), factors.next,
-                   sum * factors.before);
-  }
-  float const gate = lane.load(p.q_gate + row * p.q_gate_stride + (2 * head + 1) * head_dim + d);
-  store_value(lane, p.out, row, head * head_dim + d, sum / folded.mass * sigmoid(lane, gate));
 }
 
 }  // namespace qwen38::ops::cuda

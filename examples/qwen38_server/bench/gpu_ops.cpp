@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device time of the CUDA backend's attention and Gated DeltaNet at the shapes of Qwen3.8-27B, JSON
+// on stdout. Each figure is the median replay of a graph that goes through as many layers as keep
+// L2 from serving them, divided by the layers. The operations' tests say whether they are right.
+
+#include <cuda_runtime_api.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <qpn/device_info.cuh>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ops/cuda/device_gdn_state.hpp"
+#include "ops/cuda/device_kv_cache.hpp"
+#include "ops/cuda/kernels.cuh"
+
+namespace {
+
+using namespace qwen38;
+using namespace qwen38::ops::cuda;
+
+void check(cudaError_t outcome, char const* what) {
+  if (outcome == cudaSuccess) return;
+  throw error(error_kind::internal, std::string(what) + ": " + cudaGetErrorString(outcome));
+}
+
+/// A GPU whose launches can be captured. The KV cache starts with random values.
+class bench_device final : public device {
+ public:
+  bench_device() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "to create a stream");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, 0), "to ask for the GPU's properties");
+    name_ = properties.name;
+    if (!qpn::query_device_info(0, info_).ok())
+      throw error(error_kind::internal, "to query the GPU");
+  }
+  bench_device(bench_device const&) = delete;
+  bench_device& operator=(bench_device const&) = delete;
+  ~bench_device() override { static_cast<void>(cudaStreamDestroy(stream_)); }
+
+  [[nodiscard]] qpn::device_info const& info() const noexcept override { return info_; }
+  [[nodiscard]] std::string const& name() const noexcept override { return name_; }
+  [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes), what.c_str());
+    check(cudaMemset(memory, 0, bytes), "to clear memory");
+    if (what == "the KV cache") fill(static_cast<std::byte*>(memory), bytes);
+    return memory;
+  }
+  void release(void* memory) noexcept override { static_cast<void>(cudaFree(memory)); }
+  void clear(byte_lines to, std::size_t width, std::size_t height) override {
+    check(cudaMemset2DAsync(to.data, std::max(to.pitch, width), 0, width, height, stream_),
+          "to clear memory");
+  }
+  void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) override {
+    check(cudaMemcpy2DAsync(to.data, std::max(to.pitch, width), from.data,
+                            std::max(from.pitch, width), width, height, cudaMemcpyDefault, stream_),
+          "a copy");
+  }
+  void upload(void* to, void const* from, std::size_t bytes) override {
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "an upload");
+  }
+  void download(void* to, byte_lines from, std::size_t width, std::size_t height) override {
+    check(cudaMemcpy2D(to, width, from.data, std::max(from.pitch, width), width, height,
+                       cudaMemcpyDeviceToHost),
+          "a download");
+  }
+  void wait() override { check(cudaStreamSynchronize(stream_), "the work in the stream"); }
+  void launch(kernel_params const& kernel) override {
+    check(launch_kernel(kernel, stream_), "to launch a kernel");
+  }
+  void init_workspace(linear_plan const& /*plan*/, qpn::workspace_view /*workspace*/) override {
+    refuse();
+  }
+  void gemm(linear_plan const& /*plan*/, qpn::gemm_args const& /*args*/,
+            qpn::workspace_view /*workspace*/) override {
+    refuse();
+  }
+  void prepack(qpn::packed_layout const& /*layout*/, qpn::weight_part const& /*rows*/,
+               std::int64_t /*first_row*/, std::byte* /*out*/,
+               qpn::prepack_report* /*report*/) override {
+    refuse();
+  }
+
+  /// Median microseconds of `work`, which only launches, after a first run outside the graph.
+  template <class Work>
+  double microseconds(Work const& work) {
+    work();
+    wait();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "to capture");
+    work();
+    check(cudaStreamEndCapture(stream_, &graph), "to capture");
+    check(cudaGraphInstantiate(&ready, graph, 0), "to make a graph");
+    cudaEvent_t events[2];
+    for (cudaEvent_t& event : events) check(cudaEventCreate(&event), "to create an event");
+    std::vector<double> times;
+    for (int replay = 0; replay < 9; ++replay) {
+      check(cudaEventRecord(events[0], stream_), "to record an event");
+      check(cudaGraphLaunch(ready, stream_), "to launch a graph");
+      check(cudaEventRecord(events[1], stream_), "to record an event");
+      check(cudaEventSynchronize(events[1]), "a replay");
+      float milliseconds = 0;
+      check(cudaEventElapsedTime(&milliseconds, events[0], events[1]), "to read events");
+      if (replay > 1) times.push_back(1000.0 * milliseconds);
+    }
+    for (cudaEvent_t event : events) static_cast<void>(cudaEventDestroy(event));
+    static_cast<void>(cudaGraphExecDestroy(ready));
+    static_cast<void>(cudaGraphDestroy(graph));
+    std::ranges::sort(times);
+    return times[times.size() / 2];
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw error(error_kind::internal, "the benchmark of attention and GDN multiplies nothing");
+  }
+  static void fill(std::byte* memory, std::size_t bytes) {
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<std::uint16_t> values(std::size_t{1} << 20);
+    for (std::uint16_t& value : values) value = qpn::encode_f16_saturating(normal(random));
+    for (std::size_t at = 0; at < bytes; at += values.size() * 2) {
+      check(cudaMemcpy(memory + at, values.data(), std::min(values.size() * 2, bytes - at),
+                       cudaMemcpyHostToDevice),
+            "to fill the KV cache");
+    }
+  }
+
+  cudaStream_t stream_ = nullptr;
+  qpn::device_info info_;
+  std::string name_;
+};
+
+/// Rows of random fp32 in device memory.
+struct random_rows {
+  device_block memory;
+  ops::tensor view;
+
+  random_rows(device& owner, std::int64_t rows, std::int64_t cols)
+      : memory(make_array<float>(owner, rows * cols, "rows")) {
+    std::mt19937_64 random(2);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<std::size_t>(rows * cols));
+    std::vector<float> some(4099);
+    for (float& value : some) value = normal(random);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = some[i % some.size()];
+    owner.upload(memory.as(), values.data(), memory.bytes());
+    view = {memory.as(), qpn::dtype::f32, rows, cols, cols};
+  }
+  [[nodiscard]] float const* data() const { return memory.as<float>(); }
+};
+
+nlohmann::json attention_time(bench_device& gpu, std::int64_t live, std::int64_t rows,
+                              cuda_options const& options) {
+  ops::attention_shape const shape{24, 4, 256, 64, 1e7, 1e-6F};
+  std::int64_t const pages = (live + ops::kv_page_tokens - 1) / ops::kv_page_tokens;
+  std::int64_t const bytes = live * shape.num_kv_heads * shape.head_dim * 4;
+  std::int64_t const layers = std::clamp<std::int64_t>((256 << 20) / bytes, 2, 128);
+  device_kv_cache const cache(gpu, shape, layers, pages, options);
+  device_pass pass(gpu, {rows, 1, pages, 1});
+  std::vector<std::int32_t> own(static_cast<std::size_t>(pages));
+  std::iota(own.begin(), own.end(), 0);
+  ops::row_span const span{0, live - rows, 0, rows, rows > 1 && rows <= 16, own};
+  pass.set({.spans = {&span, 1}});
+  random_rows const q_gate(gpu, rows, shape.num_heads * 512);
+  random_rows const norm(gpu, 1, shape.head_dim);
+  random_rows const out(gpu, rows, shape.num_heads * shape.head_dim);
+  double const us = gpu.microseconds([&] {
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      cache.attend(layer, pass, q_gate.view, norm.data(),
+                   {out.view.data, shape.num_heads * shape.head_dim, true});
+    }
+  }) / static_cast<double>(layers);
+  double const flops = 4.0 * static_cast<double>(rows * live * shape.num_heads * shape.head_dim);
+  return {{"operation", "attention"},
+          {"live_context", live},
+          {"rows", rows},
+          {"us_per_call", us},
+          {"kv_bytes", bytes},
+          {"kv_gb_s", static_cast<double>(bytes) / us / 1e3},
+          {"tflop_s", flops / us / 1e6}};
+}
+
+nlohmann::json gdn_time(bench_device& gpu, std::int64_t rows, bool tentative) {
+  ops::gdn_shape const shape{16, 48, 128, 128, 4, 1e-6F};
+  std::int64_t const layers = rows > 64 ? 8 : 48;
+  device_gdn_state state(gpu, shape, layers, 1, 16, 0);
+  device_pass pass(gpu, {rows, 1, 1, 1});
+  ops::row_span const span{0, 0, 0, rows, tentative, {}};
+  pass.set({.spans = {&span, 1}});
+  std::int64_t const width = shape.conv_channels() + shape.value_channels();
+  random_rows const qkvz(gpu, rows, width);
+  random_rows const ba(gpu, rows, 2 * shape.num_value_heads);
+  random_rows const weights(gpu, 4, shape.conv_channels());
+  random_rows const out(gpu, rows, shape.value_channels());
+  gdn_constants const constants{weights.data(), weights.data(), weights.data(), weights.data()};
+  double const us = gpu.microseconds([&] {
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      state.run(layer, pass, qkvz.view, ba.view, constants,
+                {out.view.data, shape.value_channels(), true});
+    }
+  }) / static_cast<double>(layers);
+  return {{"operation", "gdn"},
+          {"rows", rows},
+          {"tentative", tentative},
+          {"us_per_call", us},
+          {"us_per_row", us / static_cast<double>(rows)},
+          {"state_bytes", shape.value_channels() * shape.key_dim * 4}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Times attention and Gated DeltaNet of the CUDA backend at the 27B model's shapes."};
+  std::vector<std::int64_t> live = {512, 8192, 32768, 131072};
+  std::vector<std::int64_t> attention_rows = {1, 4, 8, 64};
+  std::vector<std::int64_t> gdn_rows = {1, 8, 64, 4096};
+  cuda_options options;
+  bool simt = false;
+  app.add_option("--live", live, "live context of attention, in tokens")->delimiter(',');
+  app.add_option("--rows", attention_rows, "rows of attention")->delimiter(',');
+  app.add_option("--gdn-rows", gdn_rows, "rows of Gated DeltaNet")->delimiter(',');
+  app.add_flag("--simt", simt, "attention without tensor cores");
+  CLI11_PARSE(app, argc, argv);
+  options.attention_tiles = !simt;
+  try {
+    bench_device gpu;
+    nlohmann::json results = nlohmann::json::array();
+    for (std::int64_t context : live) {
+      for (std::int64_t rows : attention_rows) {
+        if (rows <= context) results.push_back(attention_time(gpu, context, rows, options));
+      }
+    }
+    for (std::int64_t rows : gdn_rows) {
+      results.push_back(gdn_time(gpu, rows, rows > 1 && rows <= 16));
+    }
+    int runtime = 0;
+    int driver = 0;
+    check(cudaRuntimeGetVersion(&runtime), "to ask for the runtime's version");
+    check(cudaDriverGetVersion(&driver), "to ask for the driver's version");
+    nlohmann::json const report = {{"device", gpu.name()},
+                                   {"cuda_runtime", runtime},
+                                   {"cuda_driver", driver},
+                                   {"attention", simt ? "simt" : "tiles"},
+                                   {"results", results}};
+    std::puts(report.dump(1).c_str());
+  } catch (std::exception const& problem) {
+    std::fprintf(stderr, "qwen38_gpu_ops_bench: %s\n", problem.what());
+    return 1;
+  }
+  return 0;
+}

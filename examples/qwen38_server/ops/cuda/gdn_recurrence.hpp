@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/gdn_chunks.hpp"
+#include "ops/cuda/gdn_memory.hpp"
+#include "ops/cuda/lane_math.hpp"
+
+namespace qwen38::ops::cuda {
+
+/// The gated delta rule, row by row, over the rows of a span that are in no chunk (gdn_chunks.hpp),
+/// or over the first rows of a lane's record:
+///   S <- decay S;  u = beta (v - S^T k);  S <- S + k u^T;  out = S^T q
+/// One warp for each span (or layer), value head and 8 columns of S, which stay in registers: lane
+/// 8 h + c has of column c every fourth group of four keys, from group h. S is stored unless the
+/// span is tentative.
+struct gdn_recurrence_params {
+  static constexpr int threads = warp_size;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = 2 * gdn_key_dim * 4;  ///< k, q of a row
+
+  pass_view pass;
+  gdn_memory memory;
+  gdn_rows scratch;
+  std::int64_t layer = 0;
+  float* out = nullptr;  ///< [rows][value_channels]
+  bool chunked = false;  ///< the spans' chunks are already in S and out
+  /// Of a replay, which has no pass: all layers of one lane.
+  bool replay = false;
+  std::int64_t layers = 0;
+  int lane = 0;
+  int rows = 0;
+
+  [[nodiscard]] QPN_HD std::int64_t column_blocks() const {
+    return memory.sizes.value_dim / gdn_columns;
+  }
+  [[nodiscard]] std::int64_t blocks() const {
+    return (replay ? layers : pass.span_count) * memory.sizes.value_heads * column_blocks();
+  }
+};
+
+/// The inputs of one row, a part in each lane.
+struct gdn_row_part {
+  float4_pack k;
+  float4_pack q;
+  float v;
+  float decay;
+  float beta;
+};
+
+/// The key of a lane's i-th element of S.
+QPN_HD constexpr int gdn_key(int share, int i) {
+  return (i / 4 * gdn_shares + share) * 4 + i % 4;
+}
+
+/// The sum of four, and of the lanes that share a column, in a fixed tree.
+template <class Lane>
+QPN_HD float column_sum(Lane& lane, float const (&sums)[4]) {
+  float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int mask = gdn_columns; mask < warp_size; mask *= 2) sum += shuffle(lane, sum, mask);
+  return sum;
+}
+
+template <class Lane>
+QPN_HD float advance_column(Lane& lane, gdn_row_part const& row, float (&s)[gdn_lane_keys]) {
+  int const share = lane.thread() / gdn_columns;
+  float recalled[4] = {};
+  QPN_UNROLL
+  for (int i = 0; i < gdn_lane_keys; i += 4) {
+    float4_pack const k = lane.template shared_load<float4_pack>(gdn_key(share, i) * 4);
+    QPN_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      s[i + e] *= row.decay;
+      recalled[e] = lane.fma(s[i + e], k.v[e], recalled[e]);
+    }
+  }
+  float const u = (row.v - column_sum(lane, recalled)) * row.beta;
+  float sums[4] = {};
+  QPN_UNROLL
+  for (int i = 0; i < gdn_lane_keys; i += 4) {
+    float4_pack const k = lane.template shared_load<float4_pack>(gdn_key(share, i) * 4);
+    float4_pack const q =
+        lane.template shared_load<float4_pack>((gdn_key_dim + gdn_key(share, i)) * 4);
+    QPN_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      s[i + e] = lane.fma(k.v[e], u, s[i + e]);
+      sums[e] = lane.fma(s[i + e], q.v[e], sums[e]);
+    }
+  }
+  return column_sum(lane, sums);
+}
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, gdn_recurrence_params const& p) {
+  gdn_sizes const& g = p.memory.sizes;
+  std::int64_t const column_block = lane.block() % p.column_blocks();
+  std::int64_t const head = lane.block() / p.column_blocks() % g.value_heads;
+  std::int64_t const outer = lane.block() / p.column_blocks() / g.value_heads;
+  span_entry span;
+  if (p.replay) {
+    span.lane = p.lane;
+    span.rows = p.rows;
+    span.tentative = 1;  // its rows are the record's
+  } else {
+    span = lane.load(p.pass.spans + outer);
+  }
+  gdn_lane const at = p.memory.at(p.replay ? outer : p.layer, span.lane);
+  gdn_rows const first = p.memory.row(at, p.scratch, span, 0);
+  std::int64_t const key_head = head / (g.value_heads / g.key_heads);
+  std::int64_t const column = column_block * gdn_columns + lane.thread() % gdn_columns;
+  int const share = lane.thread() / gdn_columns;
+  float* const state = at.s + head * gdn_key_dim * g.value_dim + column;
+  float const* const mixed = first.mixed;
+  auto const load_row = [&](std::int64_t t) {
+    float const* const row = mixed + t * g.channels();
+    auto const four = [&](float const* of_head) {
+      return lane.load(reinterpret_cast<float4_pack const*>(of_head + lane.thread() * 4));
+    };
+    gdn_row_part part;
+    part.q = four(row + key_head * gdn_key_dim);
+    part.k = four(row + g.key_channels() + key_head * gdn_key_dim);
+    part.v = lane.load(row + 2 * g.key_channels() + head * g.value_dim + column);
+    part.decay = lane.load(first.decay + t * g.value_heads + head);
+    part.beta = lane.load(first.beta + t * g.value_heads + head);
+    return part;
+  };
+  int const first_row = p.chunked ? gdn_chunks_of(span) * gdn_chunk : 0;
+  if (first_row >= span.rows) return;
+
+  gdn_row_part next = load_row(first_row);
+  float s[gdn_lane_keys];
+  QPN_UNROLL
+  for (int i = 0; i < gdn_lane_keys; ++i) {
+    s[i] = lane.load(state + gdn_key(share, i) * g.value_dim);
+  }
+  QPN_NO_UNROLL
+  for (int t = first_row; t < span.rows; ++t) {
+    gdn_row_part const row = next;
+    lane.sync_warp();  // the row before is no longer read
+    lane.shared_store(lane.thread() * 16, row.k);
+    lane.shared_store(gdn_key_dim * 4 + lane.thread() * 16, row.q);
+    lane.sync_warp();
+    if (t + 1 < span.rows) next = load_row(t + 1);
+    float const out = advance_column(lane, row, s);
+    if (!p.replay && share == 0) {
+      lane.store(p.out + (span.first_row + t) * g.value_channels() + head * g.value_dim + column,
+                 out);
+    }
+  }
+  if (span.tentative != 0 && !p.replay) return;
+  QPN_UNROLL
+  for (int i = 0; i < gdn_lane_keys; ++i) {
+    lane.store(state + gdn_key(share, i) * g.value_dim, s[i]);
+  }
+}
+
+}  // namespace qwen38::ops::cuda
