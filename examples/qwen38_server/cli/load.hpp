@@ -25,8 +25,11 @@ namespace qwen38::cli {
 struct model_flags {
   std::filesystem::path directory;
   std::string device = "cpu";
-  int threads = 0;  ///< 0: one per processor this process may use
-  int tp = 1;       ///< ranks that share each layer
+  int threads = 0;           ///< 0: one per processor this process may use
+  int tp = 1;                ///< ranks that share each layer
+  std::vector<int> devices;  ///< each rank's GPU; none: rank r has GPU r
+  std::string reduction =
+      "one-shot";  ///< how ranks on GPUs add up: one-shot, nccl, nccl-all-reduce
   int lanes = 8;
   std::int64_t context = 0;  ///< 0: the smaller of 8192 and the model's own limit
   /// Tokens that the KV cache holds for all sequences together; 0: lanes x context, but no more
@@ -47,7 +50,8 @@ struct loaded_model {
   std::unique_ptr<model::causal_lm> model;
   std::string name;  ///< last component of the directory
   int threads = 1;
-  std::string device = "CPU";  ///< its name
+  std::string device = "CPU";  ///< its name, or those of the ranks' devices
+  std::string reduction;       ///< how ranks add up; "" where there is one
   /// Routes that the model's products have taken so far; asked for while the engine rests. Not over
   /// several ranks.
   std::function<std::vector<ops::route_count>()> routes;

@@ -11,4 +11,7 @@ namespace qwen38::ops::cuda {
 /// no such device or no driver, and (unsupported) where this program has no code for it.
 [[nodiscard]] std::unique_ptr<device> open_gpu(int index);
 
+/// GPUs that CUDA sees; 0 where there is no driver.
+[[nodiscard]] int gpu_count() noexcept;
+
 }  // namespace qwen38::ops::cuda

@@ -6,6 +6,10 @@
 #include "ops/cuda/argmax.hpp"
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/gdn.hpp"
+#include "ops/cuda/merge_lists.hpp"
+#include "ops/cuda/peer_gather.hpp"
+#include "ops/cuda/peer_reduce.hpp"
+#include "ops/cuda/rank_sum.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope_kv.hpp"
 #include "ops/cuda/rows.hpp"
@@ -16,6 +20,7 @@ namespace qwen38::ops::cuda {
 using kernel_params =
     std::variant<embed_params, copy_rows_params, rms_norm_params, argmax_params, store_kv_params,
                  prepare_queries_params, attention_params, attention_output_params,
-                 gdn_prepare_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params>;
+                 gdn_prepare_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params,
+                 rank_sum_params, peer_reduce_params, peer_gather_params, merge_lists_params>;
 
 }  // namespace qwen38::ops::cuda

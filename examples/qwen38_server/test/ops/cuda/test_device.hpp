@@ -8,8 +8,11 @@
 namespace qwen38::test {
 
 /// The device that the program's tests run on: a GPU, or its emulation on the CPU, by which of
-/// gpu_test_device.cpp and emulated_device.cpp is linked.
-[[nodiscard]] std::unique_ptr<ops::cuda::device> open_test_device();
+/// gpu_test_device.cpp and emulated_device.cpp is linked. Of several GPUs, number `gpu`.
+[[nodiscard]] std::unique_ptr<ops::cuda::device> open_test_device(int gpu = 0);
+
+/// 1 where launches are emulated.
+[[nodiscard]] int test_gpu_count();
 
 /// Whether launches are emulated, a thousand times slower.
 [[nodiscard]] bool test_device_is_emulated();
