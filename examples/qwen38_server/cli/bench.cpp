@@ -105,6 +105,7 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["device"] = flags.model.device;
   report["device_name"] = loaded.device;
   report["tp"] = flags.model.tp;
+  if (!loaded.reduction.empty()) report["reduction"] = loaded.reduction;
   report["threads"] = loaded.threads;
   report["set"] = flags.set;
   report["documents"] = results.front().exact.size();

@@ -10,15 +10,9 @@
 #include <thread>
 
 #include "checkpoint/repository.hpp"
+#include "cli/rank_devices.hpp"
 #include "model/rank_group.hpp"
-#include "ops/cpu/cpu_backend.hpp"
-#include "parallel/in_process.hpp"
 #include "support/error.hpp"
-
-#ifdef QWEN38_WITH_CUDA
-#include "ops/cuda/cuda_backend.hpp"
-#include "ops/cuda/gpu_device.hpp"
-#endif
 
 namespace qwen38::cli {
 namespace {
@@ -30,38 +24,12 @@ double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
 }
 
-/// Refuses what make_backend() cannot give.
-void require_device(model_flags const& flags) {
-#ifdef QWEN38_WITH_CUDA
-  if (flags.device == "cuda" && flags.tp > 1) {
-    throw error(error_kind::unsupported, "--tp " + std::to_string(flags.tp) +
-                                             ": --device cuda runs on one GPU, expected --tp 1");
-  }
-  if (flags.device == "cuda" && !flags.allow_busy_gpu) ops::cuda::require_idle(0);
-  if (flags.device == "cpu" || flags.device == "cuda") return;
-  std::string const expected = "cpu or cuda";
-#else
-  if (flags.device == "cpu") return;
-  std::string const expected = "cpu";
-#endif
-  throw error(error_kind::unsupported,
-              "--device " + flags.device + " is not in this build: expected " + expected);
-}
-
-std::unique_ptr<ops::backend> make_backend(model_flags const& flags, int threads) {
-#ifdef QWEN38_WITH_CUDA
-  if (flags.device == "cuda") return ops::cuda::make_backend(ops::cuda::open_gpu(0));
-#else
-#endif
-  return ops::cpu::make_backend(
-      threads, flags.force_fallback ? qpn::cpu::isa::scalar : qpn::cpu::isa::automatic);
-}
-
-void print_memory(std::string const& whose, model::qwen38_model const& of) {
+void print_memory(std::string const& whose, model::qwen38_model const& of, std::size_t exchange) {
   auto const memory = of.get_memory_use();
   spdlog::info(
-      "{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state with snapshots {:.1f} MiB",
-      whose, mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state));
+      "{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state with snapshots {:.1f} MiB, "
+      "exchange between ranks {:.1f} MiB",
+      whose, mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state), mib(exchange));
 }
 
 std::int32_t kv_pages(model_flags const& flags, std::int64_t context) {
@@ -99,7 +67,18 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
          "--model", flags.model,
          "Checkpoint directory; or synth:27b, made-up weights of full size, to measure with")
       ->required();
-  app.add_option("--device", flags.device, "Where to run: cpu, or cuda (the first GPU)")
+  app.add_option("--device", flags.device,
+                 "Where to run: cpu, or cuda (the first GPUs, one for each rank)")
+      ->capture_default_str();
+  app.add_option("--devices", flags.devices,
+                 "With --device cuda, each rank's GPU, e.g. 0,1,2,3; or one for all, as 0,0")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1023));
+  app.add_option("--reduction", flags.reduction,
+                 "With --device cuda, how ranks add up: one-shot (a kernel over peer memory), nccl "
+                 "(gathered, then added in rank order), or nccl-all-reduce (in no fixed order: "
+                 "speculation and batching may then change a text)")
+      ->check(CLI::IsMember({"one-shot", "nccl", "nccl-all-reduce"}))
       ->capture_default_str();
   app.add_flag("--allow-busy-gpu", flags.allow_busy_gpu,
                "Load although other programs hold memory of the GPU");
@@ -147,7 +126,7 @@ std::vector<ops::route_count> routes_of(loaded_model const& loaded) {
 }
 
 loaded_model load(model_flags const& flags) {
-  require_device(flags);
+  rank_devices ranks_on(flags);
   int const threads =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
   int const threads_of_rank = std::max(1, threads / flags.tp);
@@ -180,7 +159,7 @@ loaded_model load(model_flags const& flags) {
     own.ranks = std::move(ranks);
     // Each rank opens the files itself: a repository is one thread's.
     auto const files = loaded.source->open();
-    auto backend = make_backend(flags, threads_of_rank);
+    auto backend = ranks_on.make_backend(own.ranks ? own.ranks->rank() : 0, threads_of_rank);
     if (!own.ranks) loaded.device = backend->name();
     return std::make_unique<model::qwen38_model>(files, config, std::move(backend), own);
   };
@@ -192,14 +171,21 @@ loaded_model load(model_flags const& flags) {
   if (flags.tp == 1) {
     auto whole = make_rank(nullptr);
     spdlog::info("{}: on {}", loaded.name, loaded.device);
-    print_memory(loaded.name, *whole);
+    print_memory(loaded.name, *whole, 0);
     loaded.ranks.push_back(whole.get());
     loaded.model = std::move(whole);
   } else {
-    auto group =
-        std::make_unique<model::rank_group>(parallel::make_in_process_group(flags.tp), make_rank);
+    auto const ends = ranks_on.make_group(config.hidden_size);
+    spdlog::info("{}: {} ranks, {}", loaded.name, flags.tp, ends.front()->name());
+    loaded.reduction = ends.front()->name();
+    loaded.device = ranks_on.names();
+    if (flags.reduction == "nccl-all-reduce") {
+      spdlog::warn("--reduction {}: texts may depend on speculation and batching", flags.reduction);
+    }
+    auto group = std::make_unique<model::rank_group>(ends, make_rank);
     for (int rank = 0; rank < flags.tp; ++rank) {
-      print_memory(loaded.name + ", rank " + std::to_string(rank), group->rank(rank));
+      print_memory(loaded.name + ", rank " + std::to_string(rank) + " on " + ranks_on.name(rank),
+                   group->rank(rank), ends[static_cast<std::size_t>(rank)]->resident_bytes());
       loaded.ranks.push_back(&group->rank(rank));
     }
     loaded.model = std::move(group);

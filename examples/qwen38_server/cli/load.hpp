@@ -25,8 +25,11 @@ namespace qwen38::cli {
 struct model_flags {
   std::string model;  ///< a checkpoint's directory, or synth:PRESET
   std::string device = "cpu";
-  int threads = 0;  ///< 0: one per processor this process may use
-  int tp = 1;       ///< ranks that share each layer
+  int threads = 0;           ///< 0: one per processor this process may use
+  int tp = 1;                ///< ranks that share each layer
+  std::vector<int> devices;  ///< each rank's GPU; none: rank r has GPU r
+  std::string reduction =
+      "one-shot";  ///< how ranks on GPUs add up: one-shot, nccl, nccl-all-reduce
   int lanes = 8;
   std::int64_t context = 0;  ///< 0: the smaller of 8192 and the model's own limit
   /// Tokens that the KV cache holds for all sequences together; 0: lanes x context, but no more
@@ -51,7 +54,8 @@ struct loaded_model {
   std::unique_ptr<model::causal_lm> model;
   std::string name;  ///< of the source
   int threads = 1;
-  std::string device = "CPU";  ///< its name
+  std::string device = "CPU";  ///< its name, or those of the ranks' devices
+  std::string reduction;       ///< how ranks add up; "" where there is one
   /// The parts of `model`, in rank order; asked while the engine rests.
   std::vector<model::qwen38_model const*> ranks;
 };

@@ -252,7 +252,8 @@ void qwen38_model::report(std::int64_t layer, ops::tensor x) {
 }
 
 void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_layer,
-                                 ops::pass const& p, ops::tensor normed, ops::tensor x) {
+                                 ops::pass const& p, ops::tensor normed, ops::tensor x,
+                                 norm_step const& then) {
   ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
   ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
@@ -260,37 +261,42 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
   backend_->store_kv(*kv_, cache_layer, p, kv, *w.k_norm);
   backend_->matmul(*w.q_gate, normed, q_gate, false);
   backend_->attention(*kv_, cache_layer, p, q_gate, *w.q_norm, attended);
-  add_product(*w.out, attended, x);
+  add_product(*w.out, attended, x, then);
 }
 
 void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer, ops::pass const& p,
-                           ops::tensor normed, ops::tensor x) {
+                           ops::tensor normed, ops::tensor x, norm_step const& then) {
   ops::tensor const qkvz = work_->qkvz.slice_rows(0, x.rows);
   ops::tensor const ba = work_->ba.slice_rows(0, x.rows);
   ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
   backend_->matmul(*w.qkvz, normed, qkvz, false);
   backend_->matmul(*w.ba, normed, ba, false);
   backend_->gdn(*gdn_, state_layer, p, qkvz, ba, w.view(), mixed);
-  add_product(*w.out, mixed, x);
+  add_product(*w.out, mixed, x, then);
 }
 
-void qwen38_model::add_mlp(layer_weights const& w, ops::tensor x) {
-  ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
+void qwen38_model::add_mlp(layer_weights const& w, ops::tensor normed, ops::tensor x,
+                           norm_step const& then) {
   ops::tensor const activated = work_->activated.slice_rows(0, x.rows);
-  backend_->rms_norm(x, *w.post_norm, static_cast<float>(config_.rms_norm_eps), normed);
   backend_->gate_up(*w.mlp.gate_up, normed, activated);
-  add_product(*w.mlp.down, activated, x);
+  add_product(*w.mlp.down, activated, x, then);
 }
 
 /// x += input W^T, where each rank has some columns of W and of the input.
-void qwen38_model::add_product(ops::linear const& w, ops::tensor input, ops::tensor x) {
+void qwen38_model::add_product(ops::linear const& w, ops::tensor input, ops::tensor x,
+                               norm_step const& then) {
   if (!ranks_) {
     backend_->matmul(w, input, x, true);
+    backend_->rms_norm(x, *then.w, then.eps, then.y);
     return;
   }
   ops::tensor const partial = work_->partial.slice_rows(0, x.rows);
   backend_->matmul(w, input, partial, false);
-  ranks_->sum_into(partial, x);
+  ranks_->sum_into(partial, x, then);
+}
+
+parallel::norm_step qwen38_model::step(ops::constants const& w, ops::tensor y) const {
+  return {&w, static_cast<float>(config_.rms_norm_eps), y};
 }
 
 /// The best valid id of each row, the lowest of equals.
@@ -308,15 +314,15 @@ void qwen38_model::argmax_over_ranks(ops::tensor logits, std::span<std::int32_t>
 }
 
 void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
-                             ops::tensor x) {
+                             ops::tensor x, norm_step const& then) {
   ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
-  backend_->rms_norm(x, *w.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
+  norm_step const post = step(*w.post_norm, normed);
   if (auto const* attention = std::get_if<attention_weights>(&w.mixer)) {
-    add_attention(*attention, cache_layer, p, normed, x);
+    add_attention(*attention, cache_layer, p, normed, x, post);
   } else {
-    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, p, normed, x);
+    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, p, normed, x, post);
   }
-  add_mlp(w, x);
+  add_mlp(w, normed, x, then);
 }
 
 std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batch) {
@@ -352,13 +358,18 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   backend_->embed(*weights_.embedding, p, x);
   std::int64_t attention_layer = 0;
   std::int64_t gdn_layer = 0;
+  ops::tensor const normed = work_->normed.slice_rows(0, rows);
+  ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
+  backend_->rms_norm(x, *weights_.layers.front().input_norm,
+                     static_cast<float>(config_.rms_norm_eps), normed);
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
-    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x);
+    bool const is_last = i + 1 == weights_.layers.size();
+    norm_step const next =
+        is_last ? step(*weights_.norm, hidden) : step(*weights_.layers[i + 1].input_norm, normed);
+    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x, next);
     report(static_cast<std::int64_t>(i), x);
   }
-  ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
-  backend_->rms_norm(x, *weights_.norm, static_cast<float>(config_.rms_norm_eps), hidden);
   report(config_.num_hidden_layers, hidden);
   if (!carried.empty()) backend_->move_rows(p, carry_moves, hidden, work_->held);
   for (ops::row_span const& span : latest_) {
@@ -483,8 +494,8 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   ops::tensor const selected = work_->selected.slice_rows(0, count);
   ops::tensor const logits = work_->logits.slice_rows(0, count);
   backend_->move_rows(p, last_moves, x, last_x);
-  run_layer(mtp.layer, cache_layer, last_pass, last_x);
-  backend_->rms_norm(last_x, *mtp.norm, eps, out);
+  backend_->rms_norm(last_x, *mtp.layer.input_norm, eps, work_->normed.slice_rows(0, count));
+  run_layer(mtp.layer, cache_layer, last_pass, last_x, step(*mtp.norm, out));
   backend_->move_rows(last_pass, output_moves, out, work_->held);
   backend_->copy(out, selected);
   backend_->matmul(*weights_.head, selected, logits, false);

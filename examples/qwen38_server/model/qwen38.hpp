@@ -84,14 +84,18 @@ class qwen38_model final : public causal_lm {
     std::size_t newest = 0;
   };
 
+  // Each adds its output to x and takes the norm that follows; before a layer, x's input norm lies
+  // in the workspace's `normed`.
+  using norm_step = parallel::norm_step;
   void run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
-                 ops::tensor x);
+                 ops::tensor x, norm_step const& then);
   void add_attention(attention_weights const& w, std::int64_t cache_layer, ops::pass const& p,
-                     ops::tensor normed, ops::tensor x);
+                     ops::tensor normed, ops::tensor x, norm_step const& then);
   void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer, ops::pass const& p,
-               ops::tensor normed, ops::tensor x);
-  void add_mlp(layer_weights const& w, ops::tensor x);
-  void add_product(ops::linear const& w, ops::tensor input, ops::tensor x);
+               ops::tensor normed, ops::tensor x, norm_step const& then);
+  void add_mlp(layer_weights const& w, ops::tensor normed, ops::tensor x, norm_step const& then);
+  void add_product(ops::linear const& w, ops::tensor input, ops::tensor x, norm_step const& then);
+  [[nodiscard]] norm_step step(ops::constants const& w, ops::tensor y) const;
   void argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids);
   void report(std::int64_t layer, ops::tensor x);
   [[nodiscard]] lane_state& lane_at(int lane);

@@ -31,6 +31,7 @@ std::span<float const> rank_group::forward(std::span<sequence_rows const> batch)
   std::span<float const> logits;
   team_.run([&](int index) {
     auto const own = rank(index).forward(batch);
+    team_.end(index)->check();
     if (index == 0) logits = own;
   });
   return logits;
@@ -45,6 +46,7 @@ void rank_group::draft(std::span<draft_rows const> batch, std::span<std::int32_t
     // All ranks find the same ids.
     std::vector<std::int32_t> own(next_ids.size());
     rank(index).draft(batch, index == 0 ? next_ids : std::span(own));
+    team_.end(index)->check();
   });
 }
 

@@ -45,6 +45,8 @@ class constants {
  public:
   virtual ~constants() = default;
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
+  /// In the memory of the backend.
+  [[nodiscard]] virtual float const* data() const noexcept = 0;
 };
 
 /// 16-bit rows of the vocabulary.

@@ -2,73 +2,27 @@
 #include "parallel/in_process.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <thread>
+#include <qpn/candidates.hpp>
 
+#include "ops/cpu/kernels.hpp"
+#include "parallel/rendezvous.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::parallel {
 namespace {
 
-constexpr int spin_turns = 100;  // some ten microseconds where no other thread wants the processor
-
-enum class operation : std::uint8_t { sum, gather, maximum };
-
-/// What a rank shows the others for the length of one call.
-struct publication {
-  operation what = operation::sum;
-  ops::tensor rows;
-  std::span<ranked_id const> best;
-
-  [[nodiscard]] bool matches(publication const& other) const {
-    return what == other.what && rows.rows == other.rows.rows && rows.cols == other.rows.cols &&
-           best.size() == other.best.size();
-  }
-};
+using operation = call_shape::operation;
 
 struct group {
   explicit group(int size)
-      : gave_up(static_cast<std::size_t>(size), false), published(gave_up.size()) {}
+      : ranks(size), rows(static_cast<std::size_t>(size)), lists(rows.size()) {}
 
-  /// Waits until every rank is here: awake for a moment, since a pass has many meetings and most
-  /// waits are short, then asleep.
-  void meet() {
-    std::uint64_t const mine = round.load(std::memory_order_relaxed);
-    {
-      std::scoped_lock const lock(mutex);
-      if (!is_abandoned() && ++arrived == published.size()) {
-        arrived = 0;
-        round.store(mine + 1, std::memory_order_release);
-        changed.notify_all();
-        return;
-      }
-    }
-    for (int turn = 0; turn < spin_turns; ++turn) {
-      if (round.load(std::memory_order_acquire) != mine) return;
-      std::this_thread::yield();
-    }
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return round.load() != mine || is_abandoned(); });
-    if (round.load() != mine) return;
-    half_done = true;
-    throw error(error_kind::internal, "a rank gave up while another waited for it");
-  }
-
-  [[nodiscard]] bool is_abandoned() const {
-    return std::ranges::find(gave_up, true) != gave_up.end();
-  }
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::size_t arrived = 0;
-  std::atomic<std::uint64_t> round{0};
-  std::vector<bool> gave_up;
-  bool half_done = false;
-  std::vector<publication> published;  // each rank's own; read by all between two meetings
+  rendezvous ranks;
+  // Each rank's own; read by all between the meetings of a call.
+  std::vector<ops::tensor> rows;
+  std::vector<candidate_lists> lists;
 };
 
 float* row(ops::tensor const& t, std::int64_t index) {
@@ -80,12 +34,13 @@ class in_process final : public communicator {
   in_process(std::shared_ptr<group> shared, int rank) : shared_(std::move(shared)), rank_(rank) {}
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
-  [[nodiscard]] int size() const noexcept override {
-    return static_cast<int>(shared_->published.size());
-  }
+  [[nodiscard]] int size() const noexcept override { return shared_->ranks.size(); }
+  [[nodiscard]] char const* name() const noexcept override { return "threads of one process"; }
+  [[nodiscard]] std::size_t resident_bytes() const noexcept override { return 0; }
+  [[nodiscard]] bool can_capture() const noexcept override { return false; }
 
-  void sum_into(ops::tensor partial, ops::tensor x) override {
-    publish({operation::sum, partial, {}});
+  void sum_into(ops::tensor partial, ops::tensor x, norm_step const& then) override {
+    publish(operation::sum, partial);
     for (std::int64_t r = 0; r < partial.rows; ++r) {
       sum_.assign(row(partial_of(0), r), row(partial_of(0), r) + partial.cols);
       for (int other = 1; other < size(); ++other) {
@@ -94,12 +49,14 @@ class in_process final : public communicator {
       }
       float* const target = row(x, r);
       for (std::size_t c = 0; c < sum_.size(); ++c) target[c] += sum_[c];
+      if (then.w == nullptr) continue;
+      ops::cpu::rms_norm_row(target, then.w->data(), x.cols, then.eps, true, row(then.y, r));
     }
-    shared_->meet();
+    shared_->ranks.meet();
   }
 
   void gather_columns(ops::tensor shard, ops::tensor full) override {
-    publish({operation::gather, shard, {}});
+    publish(operation::gather, shard);
     if (rank_ == 0) {
       for (int other = 0; other < size(); ++other) {
         ops::tensor const columns = full.slice_cols(other * shard.cols, shard.cols);
@@ -108,54 +65,42 @@ class in_process final : public communicator {
         }
       }
     }
-    shared_->meet();
+    shared_->ranks.meet();
+  }
+
+  void merge_candidates(candidate_lists const& lists) override {
+    shared_->lists[static_cast<std::size_t>(rank_)] = lists;
+    shared_->ranks.begin_call(rank_, {operation::merge, lists.rows, lists.candidates});
+    std::size_t const entries = static_cast<std::size_t>(lists.rows * lists.candidates);
+    std::vector<std::int32_t> ids;
+    std::vector<float> values;
+    for (candidate_lists const& other : shared_->lists) {
+      ids.insert(ids.end(), other.ids, other.ids + entries);
+      values.insert(values.end(), other.values, other.values + entries);
+    }
+    shared_->ranks.meet();
+    qpn::status const merged = qpn::merge_candidates(
+        {lists.rows, lists.candidates, size(), ids.data(), values.data(), lists.ids, lists.values});
+    if (!merged.ok()) throw error(error_kind::internal, merged.what);
   }
 
   void max_over_ranks(std::span<ranked_id> best) override {
-    publish({operation::maximum, {}, best});
-    std::vector<ranked_id> largest(best.size());
-    for (publication const& other : shared_->published) {
-      for (std::size_t i = 0; i < best.size(); ++i) {
-        ranked_id const& candidate = other.best[i];
-        bool const is_first = largest[i].id < 0;
-        if (candidate.id >= 0 && (is_first || candidate.value > largest[i].value)) {
-          largest[i] = candidate;
-        }
-      }
-    }
-    shared_->meet();
-    std::ranges::copy(largest, best.begin());
+    shared_->ranks.max_over_ranks(rank_, best);
   }
 
-  void give_up() noexcept override {
-    std::scoped_lock const lock(shared_->mutex);
-    shared_->gave_up[static_cast<std::size_t>(rank_)] = true;
-    shared_->changed.notify_all();
-  }
-
-  [[nodiscard]] bool rejoin() noexcept override {
-    std::scoped_lock const lock(shared_->mutex);
-    if (shared_->half_done) return false;
-    shared_->gave_up[static_cast<std::size_t>(rank_)] = false;
-    return true;
-  }
+  void check() override {}  // every call has waited for all ranks
+  void give_up() noexcept override { shared_->ranks.give_up(rank_); }
+  [[nodiscard]] bool rejoin() noexcept override { return shared_->ranks.rejoin(rank_); }
 
  private:
   /// Returns when all ranks have published, and what they have published fits together.
-  void publish(publication const& own) {
-    shared_->published[static_cast<std::size_t>(rank_)] = own;
-    shared_->meet();
-    for (publication const& other : shared_->published) {
-      if (!other.matches(own)) {
-        throw error(error_kind::internal,
-                    "ranks met in different calls or with different shapes: expected the same on "
-                    "each");
-      }
-    }
+  void publish(operation what, ops::tensor const& rows) {
+    shared_->rows[static_cast<std::size_t>(rank_)] = rows;
+    shared_->ranks.begin_call(rank_, {what, rows.rows, rows.cols});
   }
 
   [[nodiscard]] ops::tensor const& partial_of(int other) const {
-    return shared_->published[static_cast<std::size_t>(other)].rows;
+    return shared_->rows[static_cast<std::size_t>(other)];
   }
 
   std::shared_ptr<group> shared_;

@@ -59,14 +59,14 @@ class cpu_constants final : public constants {
   [[nodiscard]] std::int64_t size() const noexcept override {
     return static_cast<std::int64_t>(values_.size());
   }
-  [[nodiscard]] float const* data() const noexcept { return values_.data(); }
+  [[nodiscard]] float const* data() const noexcept override { return values_.data(); }
 
  private:
   std::vector<float> values_;
 };
 
 inline float const* values(constants const& c) {
-  return static_cast<cpu_constants const&>(c).data();
+  return c.data();
 }
 
 /// A copy of the pass's rows; pages stay the caller's.

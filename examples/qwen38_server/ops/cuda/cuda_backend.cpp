@@ -44,14 +44,14 @@ class device_constants final : public constants {
   [[nodiscard]] std::int64_t size() const noexcept override {
     return static_cast<std::int64_t>(memory_.bytes() / sizeof(float));
   }
-  [[nodiscard]] float const* data() const noexcept { return memory_.as<float>(); }
+  [[nodiscard]] float const* data() const noexcept override { return memory_.as<float>(); }
 
  private:
   device_block memory_;
 };
 
 float const* values(constants const& c) {
-  return static_cast<device_constants const&>(c).data();
+  return c.data();
 }
 device_kv_cache& as_device(kv_cache& cache) {
   return static_cast<device_kv_cache&>(cache);
@@ -70,7 +70,7 @@ output_rows output_of(tensor const& y) {
 
 class cuda_backend final : public backend {
  public:
-  cuda_backend(std::unique_ptr<device> gpu, cuda_options const& options)
+  cuda_backend(std::shared_ptr<device> gpu, cuda_options const& options)
       : gpu_(std::move(gpu)), options_(options) {}
 
   [[nodiscard]] std::string name() const override { return gpu_->name(); }
@@ -237,7 +237,7 @@ class cuda_backend final : public backend {
     gpu_->launch(kernel);
   }
 
-  std::unique_ptr<device> gpu_;
+  std::shared_ptr<device> gpu_;
   cuda_options options_;
   scratch_block staging_;
   shared_workspace workspace_;
@@ -248,7 +248,7 @@ class cuda_backend final : public backend {
 
 }  // namespace
 
-std::unique_ptr<backend> make_backend(std::unique_ptr<device> gpu, cuda_options const& options) {
+std::unique_ptr<backend> make_backend(std::shared_ptr<device> gpu, cuda_options const& options) {
   return std::make_unique<cuda_backend>(std::move(gpu), options);
 }
 

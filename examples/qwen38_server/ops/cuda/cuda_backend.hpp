@@ -25,7 +25,7 @@ struct cuda_options {
 /// A row's bits depend neither on the rows beside it nor on how the tokens before it were cut into
 /// passes, prompts at multiples of 64 (ops/backend.hpp); from GPU to GPU and from the CPU's they
 /// may differ in the last places.
-std::unique_ptr<backend> make_backend(std::unique_ptr<device> gpu,
+std::unique_ptr<backend> make_backend(std::shared_ptr<device> gpu,
                                       cuda_options const& options = {});
 
 }  // namespace qwen38::ops::cuda

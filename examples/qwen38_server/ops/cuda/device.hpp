@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <qpn/device_info.hpp>
 #include <qpn/format.hpp>
 #include <qpn/gemm_types.hpp>
@@ -69,6 +70,29 @@ class device {
   /// qpn::prepack_rows on the device; `rows` points to device memory.
   virtual void prepack(qpn::packed_layout const& layout, qpn::weight_part const& rows,
                        std::int64_t first_row, std::byte* out, qpn::prepack_report* report) = 0;
+
+  // Between the devices of a group, one rank each.
+
+  /// A point in a device's stream.
+  class mark {
+   public:
+    virtual ~mark() = default;
+  };
+  [[nodiscard]] virtual std::unique_ptr<mark> make_mark() = 0;
+  /// The point after all work so far.
+  virtual void record(mark& point) = 0;
+  /// What follows starts after the point, of this device or another one, that was recorded last.
+  virtual void wait_for(mark const& point) = 0;
+  /// CUDA's number of the GPU. Devices with the same one are streams of one GPU.
+  [[nodiscard]] virtual int ordinal() const noexcept = 0;
+  /// Lets this device's kernels reach the memory of another GPU; throws (unavailable) where they
+  /// cannot.
+  virtual void reach(device const& other) = 0;
+  /// `count` words of host memory, all 0, that kernels of all devices can reach. They outlive the
+  /// device.
+  [[nodiscard]] virtual std::shared_ptr<std::uint32_t> make_host_words(std::size_t count) = 0;
+  /// The stream, a cudaStream_t; null where work is emulated.
+  [[nodiscard]] virtual void* stream() const noexcept = 0;
 };
 
 }  // namespace qwen38::ops::cuda

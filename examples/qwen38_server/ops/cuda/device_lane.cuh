@@ -66,6 +66,23 @@ struct device_lane : qpn::detail::sm70::device_lane {
     asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 #endif
   }
+
+  // Those of peer_wait.hpp. A release is cumulative: it covers what the CTA stored before a barrier
+  // (PTX ISA, "Memory Consistency Model", "Causality order").
+  QPN_DEVICE void sync_block_for_release() { __syncthreads(); }
+  QPN_DEVICE void store_release_system(std::uint64_t* p, std::uint64_t value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+  }
+  QPN_DEVICE std::uint64_t load_acquire_system(std::uint64_t const* p) {
+    std::uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+  }
+  QPN_DEVICE std::int64_t nanoseconds() {
+    std::int64_t value;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
+    return value;
+  }
 };
 
 }  // namespace qwen38::ops::cuda

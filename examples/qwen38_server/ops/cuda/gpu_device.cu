@@ -31,6 +31,18 @@ void check(qpn::status const& outcome) {
   throw error(error_kind::internal, message);
 }
 
+class gpu_mark final : public device::mark {
+ public:
+  gpu_mark() {
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "to create an event");
+  }
+  gpu_mark(gpu_mark const&) = delete;
+  gpu_mark& operator=(gpu_mark const&) = delete;
+  ~gpu_mark() override { static_cast<void>(cudaEventDestroy(event)); }
+
+  cudaEvent_t event = nullptr;
+};
+
 /// Pinned host memory that copies go through, in turns.
 class pinned_ring {
  public:
@@ -198,6 +210,51 @@ class gpu_device final : public device {
     check(launch_prepack(layout, rows, first_row, out, report, stream_));
   }
 
+  [[nodiscard]] std::unique_ptr<mark> make_mark() override {
+    make_current();
+    return std::make_unique<gpu_mark>();
+  }
+  void record(mark& point) override {
+    make_current();
+    check(cudaEventRecord(static_cast<gpu_mark&>(point).event, stream_), "to record an event");
+  }
+  void wait_for(mark const& point) override {
+    make_current();
+    check(cudaStreamWaitEvent(stream_, static_cast<gpu_mark const&>(point).event, 0),
+          "to wait for another rank's event");
+  }
+  [[nodiscard]] int ordinal() const noexcept override { return index_; }
+  void reach(device const& other) override {
+    if (other.ordinal() == index_) return;
+    make_current();
+    int possible = 0;
+    check(cudaDeviceCanAccessPeer(&possible, index_, other.ordinal()),
+          "to ask for access between GPUs");
+    if (possible == 0) {
+      throw error(error_kind::unavailable,
+                  "CUDA device " + std::to_string(index_) + " cannot reach the memory of device " +
+                      std::to_string(other.ordinal()) +
+                      ": expected peer access (NVLink, or PCIe without isolation)");
+    }
+    cudaError_t const enabled = cudaDeviceEnablePeerAccess(other.ordinal(), 0);
+    if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+      static_cast<void>(cudaGetLastError());
+      return;
+    }
+    check(enabled, "to enable access between GPUs");
+  }
+  [[nodiscard]] std::shared_ptr<std::uint32_t> make_host_words(std::size_t count) override {
+    make_current();
+    void* words = nullptr;
+    check(cudaHostAlloc(&words, count * sizeof(std::uint32_t),
+                        cudaHostAllocPortable | cudaHostAllocMapped),
+          "to allocate pinned memory");
+    std::memset(words, 0, count * sizeof(std::uint32_t));
+    return {static_cast<std::uint32_t*>(words),
+            [](std::uint32_t* memory) { static_cast<void>(cudaFreeHost(memory)); }};
+  }
+  [[nodiscard]] void* stream() const noexcept override { return stream_; }
+
  private:
   /// Threads have a current device each, and the engine's is not the one that loaded.
   void make_current() const { check(cudaSetDevice(index_), "to choose the GPU"); }
@@ -222,6 +279,13 @@ void require_gpu(int index) {
 }
 
 }  // namespace
+
+int gpu_count() noexcept {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
 
 void require_idle(int index) {
   constexpr std::size_t limit = std::size_t{2} << 30;  // a context of ours is well below

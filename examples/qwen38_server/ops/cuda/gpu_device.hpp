@@ -11,6 +11,9 @@ namespace qwen38::ops::cuda {
 /// no such device or no driver, and (unsupported) where this program has no code for it.
 [[nodiscard]] std::unique_ptr<device> open_gpu(int index);
 
+/// GPUs that CUDA sees; 0 where there is no driver.
+[[nodiscard]] int gpu_count() noexcept;
+
 /// Throws qwen38::error (unavailable) where programs hold 2 GiB or more of device `index`'s memory:
 /// a speed that others share is no surprise to find out later. Asked before this one takes any.
 void require_idle(int index);

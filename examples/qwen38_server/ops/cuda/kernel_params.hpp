@@ -13,6 +13,10 @@
 #include "ops/cuda/gdn_prepare.hpp"
 #include "ops/cuda/gdn_recurrence.hpp"
 #include "ops/cuda/gdn_shift.hpp"
+#include "ops/cuda/merge_lists.hpp"
+#include "ops/cuda/peer_gather.hpp"
+#include "ops/cuda/peer_reduce.hpp"
+#include "ops/cuda/rank_sum.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope_kv.hpp"
 #include "ops/cuda/rows.hpp"
@@ -25,6 +29,7 @@ using kernel_params =
                  prepare_queries_params, attention_simt_params, attention_few_params,
                  attention_some_params, attention_few_folded_params, attention_many_folded_params,
                  attention_output_params, gdn_prepare_params, gdn_chunk_factors_params,
-                 gdn_chunk_scan_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params>;
+                 gdn_chunk_scan_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params,
+                 rank_sum_params, peer_reduce_params, peer_gather_params, merge_lists_params>;
 
 }  // namespace qwen38::ops::cuda

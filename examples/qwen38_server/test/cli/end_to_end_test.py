@@ -534,6 +534,12 @@ class Starting(unittest.TestCase):
     def test_an_unknown_device_is_named(self):
         self.assertIn("tpu", self.fails("generate", "--model", MODEL, "--device", "tpu", "--prompt", "x"))
 
+    def test_flags_for_gpus_are_refused_on_the_cpu(self):
+        for flags in (["--devices", "0,0"], ["--reduction", "nccl"]):
+            message = self.fails("generate", "--model", MODEL, "--tp", "2", "--prompt", "x", *flags)
+            self.assertIn(flags[0], message)
+            self.assertIn("--device cuda", message)
+
     def test_inspect_finds_nothing_wrong_with_the_demo_checkpoint(self):
         done = subprocess.run([SERVER, "inspect", MODEL, "--json"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

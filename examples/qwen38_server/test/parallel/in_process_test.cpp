@@ -10,6 +10,7 @@
 #include <new>
 #include <random>
 
+#include "ops/cpu/cpu_backend.hpp"
 #include "parallel/rank_team.hpp"
 
 namespace qwen38::parallel {
@@ -58,6 +59,40 @@ TEST(in_process, sums_run_in_rank_order_and_x_takes_up_the_sum) {
     got[static_cast<std::size_t>(rank)] = x.at(0, 0);
   });
   EXPECT_EQ(got, std::vector<float>(4, wanted));
+}
+
+TEST(in_process, the_norm_after_a_sum_has_the_bits_of_the_backends) {
+  rank_team team(make_in_process_group(2));
+  team.run([&](int rank) {
+    auto const backend = ops::cpu::make_backend(1);
+    rows_buffer partial(2, 7, 1);
+    rows_buffer x(2, 7, 2);
+    rows_buffer y(2, 7, 3);
+    rows_buffer wanted(2, 7, 3);
+    std::mt19937 random(3);  // the same on both ranks
+    std::normal_distribution<float> normal;
+    std::vector<float> w(7);
+    for (auto* const values : {&partial.values, &x.values, &w}) {
+      for (float& one : *values) one = normal(random);
+    }
+    auto const constants = backend->make_constants(w);
+    team.end(rank)->sum_into(partial.view, x.view, {constants.get(), 1e-6F, y.view});
+    backend->rms_norm(x.view, *constants, 1e-6F, wanted.view);
+    EXPECT_EQ(bits_of(y.values), bits_of(wanted.values)) << "rank " << rank;
+  });
+}
+
+TEST(in_process, candidates_of_all_ranks_are_merged_on_each) {
+  rank_team team(make_in_process_group(3));
+  team.run([&](int rank) {
+    // Rank 2 has one id that may be chosen; equal values go by id.
+    std::vector<std::int32_t> ids = {10 * rank, 10 * rank + 1, 10 * rank + 2, 10 * rank + 3};
+    std::vector<float> values = {5, 4, rank == 1 ? 7.0F : 3.0F, 1};
+    if (rank == 2) ids[1] = ids[3] = -1;
+    team.end(rank)->merge_candidates({ids.data(), values.data(), 2, 2});
+    EXPECT_EQ(ids, (std::vector<std::int32_t>{0, 10, 12, 2})) << "rank " << rank;
+    EXPECT_EQ(values, (std::vector<float>{5, 5, 7, 3})) << "rank " << rank;
+  });
 }
 
 TEST(in_process, many_rounds_of_all_shapes_give_the_same_bits_on_every_rank) {

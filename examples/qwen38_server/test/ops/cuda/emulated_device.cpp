@@ -50,6 +50,17 @@ class backend_lane {
     lane_->shared_store(offset, value);
   }
   void sync_warp() { lane_->sync_warp(); }
+  template <class T>
+  [[nodiscard]] T load_volatile(T const* p) {
+    return load(p);
+  }
+  void sync_block_for_release() { lane_->sync_block(); }
+  void store_release_system(std::uint64_t* p, std::uint64_t value) { store(p, value); }
+  [[nodiscard]] std::uint64_t load_acquire_system(std::uint64_t const* p) {
+    lane_->fence_device();  // now and then the turn of the CTA that is waited for
+    return load(p);
+  }
+  [[nodiscard]] std::int64_t nanoseconds() { return ++clock_; }
   void sync_block() { lane_->sync_block(); }
   [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return lane_->shuffle_xor(value, mask);
@@ -121,6 +132,7 @@ class backend_lane {
   std::vector<pending_copy> copies_;
   std::vector<std::size_t> groups_;  ///< copies up to each group's end
   std::size_t arrived_ = 0;
+  std::int64_t clock_ = 0;
 };
 
 class emulated_device final : public device {
@@ -178,6 +190,17 @@ class emulated_device final : public device {
         },
         plan);
   }
+  // Work is done when a call returns: where ranks are threads that have met, nothing is left to
+  // wait for.
+  [[nodiscard]] std::unique_ptr<mark> make_mark() override { return std::make_unique<mark>(); }
+  void record(mark&) override {}
+  void wait_for(mark const&) override {}
+  [[nodiscard]] int ordinal() const noexcept override { return 0; }
+  void reach(device const&) override {}
+  [[nodiscard]] std::shared_ptr<std::uint32_t> make_host_words(std::size_t count) override {
+    return {new std::uint32_t[count](), std::default_delete<std::uint32_t[]>()};
+  }
+  [[nodiscard]] void* stream() const noexcept override { return nullptr; }
   void prepack(qpn::packed_layout const& layout, qpn::weight_part const& rows,
                std::int64_t first_row, std::byte* out, qpn::prepack_report* report) override {
     qpn::status const unknown{qpn::status_code::unsupported_format, 0, "prepack: unknown format"};
@@ -216,6 +239,7 @@ class emulated_device final : public device {
     options.shared_bytes = Params::shared_bytes;
     options.seed = ++launches_;
     options.order = qpn::test::cta_order::shuffled;
+    if constexpr (requires { Params::blocks_meet; }) options.resident = options.blocks;
     require_clean(qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
       backend_lane own(lane);
       run_program(own, params);
@@ -229,11 +253,15 @@ class emulated_device final : public device {
 
 }  // namespace
 
-std::unique_ptr<device> open_test_device(device_kind kind) {
+std::unique_ptr<device> open_test_device(device_kind kind, int) {
   bool const hopper = kind == device_kind::with_tiles;
   qpn::device_info info = hopper ? qpn::test::hopper_h200() : qpn::test::volta_v100();
   info.sm_count = 3;
   return std::make_unique<emulated_device>(info);
+}
+
+int test_gpu_count() {
+  return 1;
 }
 
 bool test_device_is_emulated() {

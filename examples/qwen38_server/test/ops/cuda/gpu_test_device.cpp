@@ -4,8 +4,12 @@
 
 namespace qwen38::test {
 
-std::unique_ptr<ops::cuda::device> open_test_device(device_kind /*kind*/) {
-  return ops::cuda::open_gpu(0);
+std::unique_ptr<ops::cuda::device> open_test_device(device_kind /*kind*/, int gpu) {
+  return ops::cuda::open_gpu(gpu);
+}
+
+int test_gpu_count() {
+  return ops::cuda::gpu_count();
 }
 
 bool test_device_is_emulated() {
