@@ -70,7 +70,7 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
     EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::unsupported_format);
   }
   problem = {};
-  for (std::int64_t max_m : {std::int64_t{-1}, gemm_max_m + 1}) {
+  for (std::int64_t max_m : {std::int64_t{-1}, std::int64_t{17}}) {
     problem.max_m = max_m;
     EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
   }
@@ -86,7 +86,7 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
 
 TEST(gemm_plan, takes_every_y_type_and_every_number_of_rows) {
   for (dtype type : {dtype::f16, dtype::bf16, dtype::f32}) {
-    for (std::int64_t max_m = 0; max_m <= gemm_max_m; ++max_m) {
+    for (std::int64_t max_m = 0; max_m <= 16; ++max_m) {
       gemm_problem problem;
       problem.max_m = max_m;
       problem.y_type = type;
@@ -172,6 +172,77 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   };
   EXPECT_EQ(name_of(dense(dtype::bf16), 1), "sm70/bf16/mt1");
   EXPECT_EQ(name_of(dense(dtype::f16), 9), "sm70/f16/mt2");
+}
+
+packed_layout mma16_layout(std::int64_t n = 128, std::int64_t k = 96) {
+  packed_layout layout;
+  status const made = make_packed_layout(format_id::nvfp4, scale_mode::tensor, n, k, dtype::f16,
+                                         hopper_h200(), layout);
+  EXPECT_TRUE(made.ok()) << made.what;
+  return layout;
+}
+
+constexpr device_info a100{80, 108, 2048, 164 * 1024, 163 * 1024, 40 * 1024 * 1024};
+constexpr device_info ada{89, 128, 1536, 100 * 1024, 99 * 1024, 72 * 1024 * 1024};
+
+TEST(gemm_plan, takes_96_rows_on_newer_devices_and_16_on_the_layout_of_volta) {
+  gemm_problem problem;
+  problem.max_m = 96;
+  gemm_plan<nvfp4> plan;
+  EXPECT_TRUE(make_gemm_plan(mma16_layout(), problem, hopper_h200(), plan).ok());
+  EXPECT_FALSE(plan.emulated);
+  EXPECT_EQ(refuse_plan(nvfp4_layout(), problem, hopper_h200()), status_code::invalid_shape);
+  problem.max_m = 97;
+  EXPECT_EQ(refuse_plan(mma16_layout(), problem, hopper_h200()), status_code::invalid_shape);
+  EXPECT_EQ(refuse_plan(mma16_layout()), status_code::unsupported_arch) << "a V100";
+}
+
+TEST(gemm_plan, needs_the_shared_memory_of_its_kernels) {
+  gemm_problem problem;
+  gemm_plan<nvfp4> plan;
+  for (std::int64_t max_m : {1, 32}) {
+    problem.max_m = max_m;
+    EXPECT_TRUE(make_gemm_plan(mma16_layout(), problem, ada, plan).ok());
+    EXPECT_EQ(plan.arch, gemm_arch::sm80);
+  }
+  problem.max_m = 33;
+  EXPECT_EQ(refuse_plan(mma16_layout(), problem, ada), status_code::unsupported_arch);
+  problem.max_m = 96;
+  EXPECT_TRUE(make_gemm_plan(mma16_layout(), problem, a100, plan).ok());
+  EXPECT_EQ(plan.arch, gemm_arch::sm80);
+}
+
+TEST(gemm_plan, has_planes_of_128_weight_rows_on_mma16) {
+  for (std::int64_t max_m : {1, 9, 17, 64, 65}) {
+    gemm_problem problem;
+    problem.max_m = max_m;
+    gemm_plan<nvfp4> plan;
+    ASSERT_TRUE(make_gemm_plan(mma16_layout(5120, 5120), problem, hopper_h200(), plan).ok());
+    std::int64_t const rows = max_m <= 8    ? 8
+                              : max_m <= 16 ? 16
+                              : max_m <= 32 ? 32
+                              : max_m <= 64 ? 64
+                                            : 96;
+    EXPECT_EQ(static_cast<std::int64_t>(plan.workspace_bytes - plan.workspace_zero_bytes),
+              plan.layout.ctas * 2 * rows * 128 * 4);
+  }
+}
+
+TEST(gemm_route, has_the_fewest_row_tiles_that_hold_the_rows) {
+  gemm_problem problem;
+  problem.max_m = 96;
+  for (auto const& [device, arch] : {std::pair{hopper_h200(), "sm90"}, {a100, "sm80"}}) {
+    gemm_plan<nvfp4> plan;
+    ASSERT_TRUE(make_gemm_plan(mma16_layout(), problem, device, plan).ok());
+    for (std::int64_t m = 1; m <= 96; ++m) {
+      char const* const method = m <= 8    ? "mt1"
+                                 : m <= 16 ? "mt2"
+                                 : m <= 32 ? "mt4"
+                                 : m <= 64 ? "mt8"
+                                           : "mt12";
+      EXPECT_EQ(name_of(plan, m), std::string(arch) + "/nvfp4/" + method) << "m " << m;
+    }
+  }
 }
 
 // What check_gemm asks of a call. Addresses are never followed, so any numbers do.
@@ -372,6 +443,14 @@ TEST(check_gemm, refuses_workspaces_that_are_too_small_or_misaligned) {
   EXPECT_EQ(call.code(), status_code::misaligned);
   call.workspace.data = address(0x40080);
   EXPECT_EQ(call.code(), status_code::misaligned);
+}
+
+TEST(check_gemm, overlaps_the_last_kernel_on_sm_90_only) {
+  checked_call call;
+  call.args.overlap_previous = true;
+  EXPECT_EQ(call.code(), status_code::unsupported_arch);
+  call.plan.arch = gemm_arch::sm90;
+  EXPECT_EQ(call.code(), status_code::ok);
 }
 
 }  // namespace

@@ -5,6 +5,9 @@
 
 #include "qpn/arch/sm70/gemm_kernel.cuh"
 #include "qpn/arch/sm70/gemm_params.hpp"
+#include "qpn/arch/sm80/gemm_kernel.cuh"
+#include "qpn/arch/sm80/gemm_params.hpp"
+#include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/detail/launch.cuh"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
@@ -34,6 +37,74 @@ template <class Operand, class Format>
                                              cudaStream_t stream) noexcept {
   return args.m > sm70::tile_m ? launch_gemm<Operand, 2>(plan, args, workspace, stream)
                                : launch_gemm<Operand, 1>(plan, args, workspace, stream);
+}
+
+template <class Operand, int RowTiles, class Format>
+[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                                         workspace_view workspace, cudaStream_t stream) noexcept {
+  sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
+  auto const launched = [&](void (*kernel)(sm80::gemm_params), int shared_bytes) {
+    return gemm_outcome(launch_large(kernel, static_cast<unsigned>(params.runs.ctas),
+                                     sm80::threads_per_cta, shared_bytes, params.overlap_previous,
+                                     stream, params));
+  };
+  return plan.arch == gemm_arch::sm90
+             ? launched(&sm90::gemm_kernel<Operand, RowTiles>,
+                        sm80::ring_layout<Operand, RowTiles, sm90::gemm_policy>::bytes)
+             : launched(&sm80::gemm_kernel<Operand, RowTiles>,
+                        sm80::ring_layout<Operand, RowTiles, sm80::gemm_policy>::bytes);
+}
+
+template <class Operand, class Format>
+[[nodiscard]] static status launch_mma16_rows(gemm_plan<Format> const& plan, gemm_args const& args,
+                                              workspace_view workspace,
+                                              cudaStream_t stream) noexcept {
+  switch (method_of(args.m)) {
+    case gemm_method::mt1: return launch_mma16<Operand, 1>(plan, args, workspace, stream);
+    case gemm_method::mt2: return launch_mma16<Operand, 2>(plan, args, workspace, stream);
+    case gemm_method::mt4: return launch_mma16<Operand, 4>(plan, args, workspace, stream);
+    case gemm_method::mt8: return launch_mma16<Operand, 8>(plan, args, workspace, stream);
+    case gemm_method::mt12: break;
+  }
+  return launch_mma16<Operand, 12>(plan, args, workspace, stream);
+}
+
+/// A checked call with rows, on layout sm70_quadpair.
+template <class Format>
+[[nodiscard]] static status launch_quadpair(gemm_plan<Format> const& plan, gemm_args const& args,
+                                            workspace_view workspace,
+                                            cudaStream_t stream) noexcept {
+  using sm70::weight_operand;
+  if constexpr (Format::id == format_id::nvfp4) {
+    return launch_row_tiles<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
+  } else if constexpr (Format::id == format_id::fp8) {
+    return launch_row_tiles<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
+  } else if (plan.layout.code_type == dtype::f16) {
+    return launch_row_tiles<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);
+  } else {
+    return launch_row_tiles<weight_operand<dense16, dtype::bf16>>(plan, args, workspace, stream);
+  }
+}
+
+/// The same on layout sm80_mma16.
+template <class Format>
+[[nodiscard]] static status launch_mma16_format(gemm_plan<Format> const& plan,
+                                                gemm_args const& args, workspace_view workspace,
+                                                cudaStream_t stream) noexcept {
+  using sm80::weight_operand;
+  if constexpr (Format::id == format_id::nvfp4) {
+    return launch_mma16_rows<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
+  } else if constexpr (Format::id == format_id::fp8) {
+    if (plan.layout.scale == scale_mode::block) {
+      return launch_mma16_rows<weight_operand<fp8, dtype::e4m3, true>>(plan, args, workspace,
+                                                                       stream);
+    }
+    return launch_mma16_rows<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
+  } else if (plan.layout.code_type == dtype::f16) {
+    return launch_mma16_rows<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);
+  } else {
+    return launch_mma16_rows<weight_operand<dense16, dtype::bf16>>(plan, args, workspace, stream);
+  }
 }
 
 }  // namespace detail
@@ -81,23 +152,11 @@ template <class Format>
 template <class Format>
 [[nodiscard]] static status gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                  workspace_view workspace, cudaStream_t stream) noexcept {
-  using detail::sm70::weight_operand;
   status const checked = detail::check_gemm(plan, args, workspace);
   if (!checked.ok() || args.m == 0) return checked;
-  status launched;
-  if constexpr (Format::id == format_id::nvfp4) {
-    launched =
-        detail::launch_row_tiles<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
-  } else if constexpr (Format::id == format_id::fp8) {
-    launched =
-        detail::launch_row_tiles<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
-  } else if (plan.layout.code_type == dtype::f16) {
-    launched = detail::launch_row_tiles<weight_operand<dense16, dtype::f16>>(plan, args, workspace,
-                                                                             stream);
-  } else {
-    launched = detail::launch_row_tiles<weight_operand<dense16, dtype::bf16>>(plan, args, workspace,
-                                                                              stream);
-  }
+  status const launched = plan.layout.id == layout_id::sm80_mma16
+                              ? detail::launch_mma16_format(plan, args, workspace, stream)
+                              : detail::launch_quadpair(plan, args, workspace, stream);
   if (launched.ok() && args.census != nullptr) args.census->count(route(plan, args.m));
   return launched;
 }

@@ -21,13 +21,18 @@
 
 namespace qpn {
 
-/// Rows of x that one launch takes.
-inline constexpr std::int64_t gemm_max_m = 16;
+/// Rows of x that one launch takes, on layout sm80_mma16; on sm70_quadpair 16.
+inline constexpr std::int64_t gemm_max_m = 96;
+
+/// The same for a layout.
+[[nodiscard]] constexpr std::int64_t gemm_max_m_of(layout_id id) noexcept {
+  return id == layout_id::sm80_mma16 ? gemm_max_m : 16;
+}
 
 /// What is to be computed; with the packed layout it decides the plan.
 struct gemm_problem {
-  std::int64_t max_m = gemm_max_m;  ///< most rows of any call with this plan, 0 to gemm_max_m
-  dtype y_type = dtype::f16;        ///< f16, bf16 or f32
+  std::int64_t max_m = 16;  ///< most rows of any call with this plan, 0 to gemm_max_m_of its layout
+  dtype y_type = dtype::f16;  ///< f16, bf16 or f32
   activation act = activation::none;
   overflow_policy overflow = overflow_policy::saturate;  ///< of f16 and bf16 results
   bool argmax = false;  ///< calls give the best column of each row; y may then be null
@@ -44,17 +49,38 @@ template <class Format>
 struct gemm_plan {
   gemm_problem problem;
   packed_layout layout;
+  gemm_arch arch = gemm_arch::sm70;
   bool emulated = false;
   std::size_t workspace_bytes = 0;
   /// The first bytes of the workspace, which init_workspace sets to 0.
   std::size_t workspace_zero_bytes = 0;
 };
 
-/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8.
+/// The method of a call with m rows: the fewest row tiles that hold them.
+[[nodiscard]] constexpr gemm_method method_of(std::int64_t m) noexcept {
+  return m <= 8    ? gemm_method::mt1
+         : m <= 16 ? gemm_method::mt2
+         : m <= 32 ? gemm_method::mt4
+         : m <= 64 ? gemm_method::mt8
+                   : gemm_method::mt12;
+}
+
+/// Row tiles of 8 rows of x of a method.
+[[nodiscard]] constexpr int row_tiles_of(gemm_method method) noexcept {
+  switch (method) {
+    case gemm_method::mt1: return 1;
+    case gemm_method::mt2: return 2;
+    case gemm_method::mt4: return 4;
+    case gemm_method::mt8: return 8;
+    case gemm_method::mt12: break;
+  }
+  return 12;
+}
+
+/// The route of a call with m rows, 1 <= m <= max_m.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return {gemm_arch::sm70, operand_of(plan.layout.code_type),
-          m > 8 ? gemm_method::mt2 : gemm_method::mt1, plan.emulated};
+  return {plan.arch, operand_of(plan.layout.code_type), method_of(m), plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -80,25 +106,44 @@ struct gemm_args {
   float* argmax_values = nullptr;      ///< [m], or null
   std::int64_t argmax_n = 0;           ///< only columns below it are chosen; 0: all n
   gemm_census* census = nullptr;       ///< host memory, or null
+  /// The kernel may begin while the stream's last kernel still runs, and reads the weight before it
+  /// has ended: that kernel must not write the weight, nor share this call's workspace. Needs
+  /// compute capability 9.0; it has no effect unless that kernel allows it (this library's do so
+  /// when they were launched with this flag).
+  bool overlap_previous = false;
 };
 
 namespace detail {
+
+/// Most shared memory in bytes of a block of the kernels of layout sm80_mma16; their policies
+/// (arch/sm80/gemm_policy.hpp) keep to it.
+[[nodiscard]] constexpr int mma16_shared_bytes(gemm_arch arch, gemm_method method) noexcept {
+  if (arch == gemm_arch::sm90) return 227 * 1024;
+  return row_tiles_of(method) <= 4 ? 99 * 1024 : 163 * 1024;
+}
+
+/// Whether the kernels of sm90 fit: those of sm80 run on the other devices.
+[[nodiscard]] constexpr bool has_large_shared_memory(device_info const& device) noexcept {
+  return device.compute_capability >= 90 &&
+         device.shared_bytes_per_block >= mma16_shared_bytes(gemm_arch::sm90, gemm_method::mt1);
+}
 
 /// The workspace of a plan: tickets and keys, which are 0 between launches, then the CTAs' planes.
 struct gemm_workspace {
   std::uint32_t* tickets;        ///< [tile groups]
   std::uint32_t* argmax_ticket;  ///< [1]
-  std::uint64_t* argmax_keys;    ///< [16]
-  float* planes;                 ///< [ctas][2][16][64]
+  std::uint64_t* argmax_keys;    ///< [rows]
+  float* planes;                 ///< [ctas][2][rows][weight rows of a tile group]
   std::size_t zero_bytes;
   std::size_t bytes;
 };
 
 /// The zero part takes `zero_bytes` where that is more than it needs.
+/// @param group_n  weight rows of a tile group of the split
 [[nodiscard]] inline gemm_workspace place_workspace(work_split const& split, std::int64_t max_m,
-                                                    std::byte* base,
-                                                    std::size_t zero_bytes) noexcept {
-  std::int64_t const rows = max_m > 8 ? 16 : 8;
+                                                    std::byte* base, std::size_t zero_bytes,
+                                                    std::int64_t group_n = 64) noexcept {
+  std::int64_t const rows = std::int64_t{8} * row_tiles_of(method_of(max_m));
   workspace_cursor cursor(base);
   gemm_workspace placed{};
   placed.tickets = cursor.take<std::uint32_t>(split.tile_groups);
@@ -106,7 +151,7 @@ struct gemm_workspace {
   placed.argmax_keys = cursor.take<std::uint64_t>(rows);
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
-  placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * 64);
+  placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * group_n);
   placed.bytes = cursor.used();
   return placed;
 }
@@ -173,6 +218,10 @@ template <class Format>
   if (args.residual != nullptr && (args.y == nullptr || !is_y_type(args.residual_type))) {
     return {status_code::invalid_value, 0, "gemm: a residual needs y and type f16, bf16 or f32"};
   }
+  if (args.overlap_previous && plan.arch != gemm_arch::sm90) {
+    return {status_code::unsupported_arch, 0,
+            "gemm: overlap_previous needs a plan for compute capability 9.0 or newer"};
+  }
   if (args.argmax_n < 0 || args.argmax_n > plan.layout.n) {
     return {status_code::invalid_shape, 0, "gemm: argmax_n must be between 0 and n"};
   }
@@ -193,14 +242,16 @@ template <class Format>
 /// @param layout  from make_packed_layout for a GPU, of format Format
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
-/// @return invalid_value: not a valid sm70_quadpair layout; unsupported_format: another format, or
-///         a y_type that is none; invalid_shape: max_m outside 0..16, or silu_gate with n not a
-///         multiple of 64; unsupported_arch: compute capability below 70
+/// @return invalid_value: not a valid layout for GPUs; unsupported_format: another format, or a
+///         y_type that is none; invalid_shape: max_m outside 0..gemm_max_m_of the layout, or
+///         silu_gate with n not a multiple of 64; unsupported_arch: compute capability below 70,
+///         for sm80_mma16 below 80, or less shared memory in a block than the kernel for max_m
+///         needs
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
-  if (!is_valid(layout) || layout.id != layout_id::sm70_quadpair) {
-    return {status_code::invalid_value, 0, "gemm plan: the layout is no valid sm70_quadpair"};
+  if (!is_valid(layout) || layout.id == layout_id::cpu_tile32) {
+    return {status_code::invalid_value, 0, "gemm plan: the layout is no valid one for GPUs"};
   }
   if (layout.format != Format::id) {
     return {status_code::unsupported_format, 0, "gemm plan: the layout has another format"};
@@ -208,22 +259,34 @@ template <class Format>
   if (!detail::is_y_type(problem.y_type)) {
     return {status_code::unsupported_format, 0, "gemm plan: y must be f16, bf16 or f32"};
   }
-  if (problem.max_m < 0 || problem.max_m > gemm_max_m) {
-    return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 16"};
+  if (problem.max_m < 0 || problem.max_m > gemm_max_m_of(layout.id)) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: max_m must be between 0 and 96, on sm70_quadpair 16"};
   }
   if (problem.act == activation::silu_gate && (layout.n % (2 * tile_n) != 0 || problem.argmax)) {
     return {status_code::invalid_shape, 0,
             "gemm plan: silu_gate needs n to be a multiple of 64 and no argmax"};
   }
-  if (device.compute_capability < 70) {
-    return {status_code::unsupported_arch, 0, "gemm plan: needs compute capability 7.0 or newer"};
+  bool const mma16 = layout.id == layout_id::sm80_mma16;
+  if (device.compute_capability < (mma16 ? 80 : 70)) {
+    return {status_code::unsupported_arch, 0,
+            "gemm plan: needs compute capability 7.0 or newer, layout sm80_mma16 8.0"};
   }
   gemm_plan<Format> plan;
   plan.problem = problem;
   plan.layout = layout;
-  plan.emulated = device.compute_capability >= 80;
+  plan.arch = !mma16                                    ? gemm_arch::sm70
+              : detail::has_large_shared_memory(device) ? gemm_arch::sm90
+                                                        : gemm_arch::sm80;
+  if (mma16 && device.shared_bytes_per_block <
+                   detail::mma16_shared_bytes(plan.arch, method_of(problem.max_m))) {
+    return {status_code::unsupported_arch, 0,
+            "gemm plan: a block of the device has less shared memory than max_m rows need"};
+  }
+  plan.emulated = !mma16 && device.compute_capability >= 80;
   detail::gemm_workspace const placed =
-      detail::place_workspace(detail::split_of<Format>(layout), problem.max_m, nullptr, 0);
+      detail::place_workspace(detail::split_of<Format>(layout), problem.max_m, nullptr, 0,
+                              detail::groups_per_unit(layout.id) * 64);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
   out = plan;

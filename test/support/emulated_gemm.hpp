@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <qpn/arch/sm70/gemm_params.hpp>
+#include <qpn/arch/sm80/gemm_params.hpp>
+#include <qpn/arch/sm80/gemm_policy.hpp>
+#include <qpn/arch/sm80/gemm_program.hpp>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
@@ -72,6 +75,22 @@ class program_lane {
   virtual void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]) {
     lane_->mma_m8n8k4(d, a, b);
   }
+  virtual void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
+                            std::uint32_t const (&b)[2]) {
+    lane_->mma_m16n8k16(d, a, b);
+  }
+  void barrier_init(int barrier, int arrivals) { lane_->barrier_init(barrier, arrivals); }
+  void publish_barriers() {}
+  virtual void barrier_arrive(int barrier) { lane_->barrier_arrive(barrier); }
+  virtual void barrier_wait(int barrier, int parity) { lane_->barrier_wait(barrier, parity); }
+  void copy(int offset, detail::word4 const* p) { lane_->copy(offset, p); }
+  void copies_arrive(int barrier) { lane_->copies_arrive(barrier); }
+  void fill_stream(int offset, std::byte const* p, int bytes, int barrier) {
+    lane_->fill_stream(offset, p, bytes, barrier);
+  }
+  void allow_next() {}
+  void wait_previous() {}
+  [[nodiscard]] float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
     return lane_->multiply_half2(a, b);
   }
@@ -97,12 +116,15 @@ class program_lane {
   emulated_lane* lane_;
 };
 
-/// A weight packed for a GPU with so many multiprocessors, and its values.
-struct quadpair_weight {
-  quadpair_weight(published_weight source, int sm_count) : published(std::move(source)), bytes(0) {
+/// A weight packed for a GPU, and its values.
+struct packed_gpu_weight {
+  /// For a V100 with so many multiprocessors.
+  packed_gpu_weight(published_weight source, int sm_count)
+      : packed_gpu_weight(std::move(source), with_sms(volta_v100(), sm_count)) {}
+
+  packed_gpu_weight(published_weight source, device_info const& device)
+      : published(std::move(source)), bytes(0) {
     packed_layout const& cpu = published.layout();
-    device_info device = volta_v100();
-    device.sm_count = sm_count;
     status const made =
         make_packed_layout(cpu.format, cpu.scale, cpu.n, cpu.k, cpu.code_type, device, layout);
     EXPECT_TRUE(made.ok()) << made.what;
@@ -112,6 +134,10 @@ struct quadpair_weight {
     EXPECT_TRUE(packed.ok()) << packed.what;
     values.resize(static_cast<std::size_t>(cpu.n * cpu.k));
     reference::dequant(cpu, parts.data(), parts.size(), values.data());
+  }
+  [[nodiscard]] static device_info with_sms(device_info device, int sm_count) {
+    device.sm_count = sm_count;
+    return device;
   }
   [[nodiscard]] packed_weight view() { return {layout, bytes.data()}; }
 
@@ -131,6 +157,8 @@ struct emulated_call_options {
   std::function<program_lane&(emulated_lane&)> make_lane;
   /// Changes the kernel's parameters, for mutants.
   std::function<void(detail::sm70::gemm_params&)> change_params;
+  std::function<void(detail::sm80::gemm_params&)> change_mma16_params;
+  std::int64_t max_operations = 1 << 20;  ///< of one lane
 };
 
 /// Buffers and results of one emulated call.
@@ -141,32 +169,92 @@ struct emulated_call {
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
 
-template <class Operand, int RowTiles, class Format>
-emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
-                             workspace_view workspace, emulator_memory& memory,
-                             emulated_call_options const& options) {
-  using shared = detail::sm70::shared_layout<Operand, RowTiles>;
-  detail::sm70::gemm_params params =
-      detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  if (options.change_params) options.change_params(params);
+/// Runs a lane program with the launch's sizes.
+template <class Program>
+emulated_call emulate_program(int blocks, int threads, int shared_bytes, emulator_memory& memory,
+                              emulated_call_options const& options, Program program) {
   emulation_options launch;
-  launch.blocks = params.split.ctas;
-  launch.threads = detail::sm70::threads_per_cta;
-  launch.shared_bytes = shared::bytes;
+  launch.blocks = blocks;
+  launch.threads = threads;
+  launch.shared_bytes = shared_bytes;
   launch.seed = options.seed;
   launch.memory = &memory;
   launch.order = options.order;
   launch.resident = options.resident;
+  launch.max_operations = options.max_operations;
   emulated_call call;
   call.report = emulate(launch, [&](emulated_lane& lane) {
     if (options.make_lane) {
-      detail::sm70::gemm_program<Operand, RowTiles>(options.make_lane(lane), params);
+      program(options.make_lane(lane));
     } else {
       program_lane plain(lane);
-      detail::sm70::gemm_program<Operand, RowTiles>(plain, params);
+      program(plain);
     }
   });
   return call;
+}
+
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                             workspace_view workspace, emulator_memory& memory,
+                             emulated_call_options const& options) {
+  detail::sm70::gemm_params params =
+      detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
+  if (options.change_params) options.change_params(params);
+  return emulate_program(
+      params.split.ctas, detail::sm70::threads_per_cta,
+      detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
+      [&](program_lane& lane) { detail::sm70::gemm_program<Operand, RowTiles>(lane, params); });
+}
+
+template <class Operand, int RowTiles, class Policy, class Format>
+emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                                   workspace_view workspace, emulator_memory& memory,
+                                   emulated_call_options const& options) {
+  using layout = detail::sm80::ring_layout<Operand, RowTiles, Policy>;
+  detail::sm80::gemm_params params = detail::sm80::make_gemm_params<Operand>(plan, args, workspace);
+  if (options.change_mma16_params) options.change_mma16_params(params);
+  return emulate_program(params.runs.ctas, detail::sm80::threads_per_cta, layout::bytes, memory,
+                         options, [&](program_lane& lane) {
+                           detail::sm80::gemm_program<Operand, RowTiles, layout>(lane, params);
+                         });
+}
+
+template <class Operand, class Policy, class Format>
+emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                            workspace_view workspace, emulator_memory& memory,
+                            emulated_call_options const& options) {
+  switch (method_of(args.m)) {
+    case gemm_method::mt1:
+      return emulate_mma16_kernel<Operand, 1, Policy>(plan, args, workspace, memory, options);
+    case gemm_method::mt2:
+      return emulate_mma16_kernel<Operand, 2, Policy>(plan, args, workspace, memory, options);
+    case gemm_method::mt4:
+      return emulate_mma16_kernel<Operand, 4, Policy>(plan, args, workspace, memory, options);
+    case gemm_method::mt8:
+      return emulate_mma16_kernel<Operand, 8, Policy>(plan, args, workspace, memory, options);
+    case gemm_method::mt12: break;
+  }
+  return emulate_mma16_kernel<Operand, 12, Policy>(plan, args, workspace, memory, options);
+}
+
+/// The kernel that the plan's architecture and the call's rows choose.
+template <class Operand, class Mma16Operand, class Format>
+emulated_call emulate_operand(gemm_plan<Format> const& plan, gemm_args const& args,
+                              workspace_view workspace, emulator_memory& memory,
+                              emulated_call_options const& options) {
+  switch (plan.arch) {
+    case gemm_arch::sm70: break;
+    case gemm_arch::sm80:
+      return emulate_mma16<Mma16Operand, detail::sm80::gemm_policy>(plan, args, workspace, memory,
+                                                                    options);
+    case gemm_arch::sm90:
+      return emulate_mma16<Mma16Operand, detail::sm90::gemm_policy>(plan, args, workspace, memory,
+                                                                    options);
+  }
+  return args.m > detail::sm70::tile_m
+             ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
+             : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
 }
 
 /// Runs qpn::gemm's kernel for a checked call on the emulator. Memory regions are registered here:
@@ -174,7 +262,8 @@ emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& arg
 template <class Format>
 emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                            workspace_view workspace, emulated_call_options const& options = {}) {
-  using detail::sm70::weight_operand;
+  namespace sm70 = detail::sm70;
+  namespace sm80 = detail::sm80;
   emulated_call call;
   status const checked = detail::check_gemm(plan, args, workspace);
   EXPECT_TRUE(checked.ok()) << checked.what;
@@ -220,20 +309,23 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   memory.add_region("planes", base + zero, plan.workspace_bytes - plan.workspace_zero_bytes,
                     region_use::workspace);
 
-  auto const run = [&](auto operand) {
-    using Operand = decltype(operand);
-    call = args.m > detail::sm70::tile_m
-               ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
-               : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
+  auto const run = [&](auto operand, auto mma16_operand) {
+    call = emulate_operand<decltype(operand), decltype(mma16_operand)>(plan, args, workspace,
+                                                                       memory, options);
   };
   if constexpr (Format::id == format_id::nvfp4) {
-    run(weight_operand<nvfp4, dtype::e2m1>{});
+    run(sm70::weight_operand<nvfp4, dtype::e2m1>{}, sm80::weight_operand<nvfp4, dtype::e2m1>{});
   } else if constexpr (Format::id == format_id::fp8) {
-    run(weight_operand<fp8, dtype::e4m3>{});
+    using quadpair = sm70::weight_operand<fp8, dtype::e4m3>;
+    if (layout.scale == scale_mode::block) {
+      run(quadpair{}, sm80::weight_operand<fp8, dtype::e4m3, true>{});
+    } else {
+      run(quadpair{}, sm80::weight_operand<fp8, dtype::e4m3>{});
+    }
   } else if (layout.code_type == dtype::f16) {
-    run(weight_operand<dense16, dtype::f16>{});
+    run(sm70::weight_operand<dense16, dtype::f16>{}, sm80::weight_operand<dense16, dtype::f16>{});
   } else {
-    run(weight_operand<dense16, dtype::bf16>{});
+    run(sm70::weight_operand<dense16, dtype::bf16>{}, sm80::weight_operand<dense16, dtype::bf16>{});
   }
 
   call.weights_read_once = all_equal(call.report.load_counts("records"), 1);

@@ -45,13 +45,20 @@ struct epilogue_params {
   std::int64_t argmax_n = 0;  ///< columns at and beyond it are never chosen
 };
 
-[[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
-                                                       overflow_policy overflow) noexcept {
-  std::uint16_t const code = type == dtype::f16 ? encode_f16(value) : encode_bf16(value);
+/// The code of a value in f16 or bf16, or by the policy that of the largest number.
+[[nodiscard]] QPN_HD constexpr std::uint16_t saturate_16(std::uint16_t code, float value,
+                                                         dtype type,
+                                                         overflow_policy overflow) noexcept {
   std::uint16_t const infinity = type == dtype::f16 ? 0x7c00 : 0x7f80;
   bool const overflowed = (code & 0x7fffu) == infinity && is_finite(value);
   return overflowed && overflow == overflow_policy::saturate ? static_cast<std::uint16_t>(code - 1u)
                                                              : code;
+}
+
+[[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
+                                                       overflow_policy overflow) noexcept {
+  return saturate_16(type == dtype::f16 ? encode_f16(value) : encode_bf16(value), value, type,
+                     overflow);
 }
 
 [[nodiscard]] QPN_HD constexpr float decode_16(std::uint16_t code, dtype type) noexcept {
@@ -78,17 +85,30 @@ struct epilogue_params {
   return bits_float((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
 }
 
-/// The sum of weight row `column` (< n) scaled, plus bias.
+/// What the sum of a weight row is multiplied by and what is added to it.
+struct column_terms {
+  float scale = 1.0f;
+  float bias = 0.0f;
+};
+
+/// The terms of weight row `column`; none at and beyond n.
 template <class Lane>
-[[nodiscard]] QPN_HD float scaled_sum(Lane& lane, epilogue_params const& p, std::int64_t column,
-                                      float sum) noexcept {
-  float value = sum * p.code_scale;
+[[nodiscard]] QPN_HD column_terms load_column_terms(Lane& lane, epilogue_params const& p,
+                                                    std::int64_t column) noexcept {
+  column_terms terms;
+  if (column >= p.n) return terms;
   if (p.scale != scale_mode::none) {
-    std::int64_t const at = p.scale == scale_mode::tensor ? column / tile_n : column;
-    value *= lane.load(p.scales + at);
+    terms.scale = lane.load(p.scales + (p.scale == scale_mode::tensor ? column / tile_n : column));
   }
-  if (p.bias != nullptr) value += lane.load(p.bias + column);
-  return value;
+  if (p.bias != nullptr) terms.bias = lane.load(p.bias + column);
+  return terms;
+}
+
+/// The sum of a weight row scaled, plus bias.
+[[nodiscard]] QPN_HD inline float scaled_sum(epilogue_params const& p, column_terms const& terms,
+                                             float sum) noexcept {
+  float const value = sum * p.code_scale * terms.scale;
+  return p.bias != nullptr ? value + terms.bias : value;
 }
 
 /// Adds the residual and stores y[row, column].
@@ -106,28 +126,35 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
   if (p.y_type == dtype::f32) {
     lane.store(static_cast<float*>(p.y) + at, value);
   } else {
-    lane.store(static_cast<std::uint16_t*>(p.y) + at, encode_16(value, p.y_type, p.overflow));
+    auto const code = p.y_type == dtype::f16
+                          ? static_cast<std::uint16_t>(lane.convert_half2(value, 0.0f))
+                          : encode_bf16(value);
+    lane.store(static_cast<std::uint16_t*>(p.y) + at,
+               saturate_16(code, value, p.y_type, p.overflow));
   }
 }
 
 /// Finishes one row of a tile group for one lane: sums low and high are those of weight rows
-/// 64 * group + id and 64 * group + 32 + id. Returns the lane's larger argmax key, 0 without one.
+/// 64 * group + id and 64 * group + 32 + id, `terms` theirs. Returns the lane's larger argmax key,
+/// 0 without one.
 template <class Lane>
 [[nodiscard]] QPN_HD std::uint64_t finish_columns(Lane& lane, epilogue_params const& p,
                                                   std::int64_t group, std::int64_t row, int id,
-                                                  float low, float high) noexcept {
+                                                  float low, float high,
+                                                  column_terms const (&terms)[2]) noexcept {
   std::int64_t const column = 2 * tile_n * group + id;
   if (p.act == activation::silu_gate) {  // n is a multiple of 64
-    float const gate = scaled_sum(lane, p, column, low);
-    float const up = scaled_sum(lane, p, column + tile_n, high);
+    float const gate = scaled_sum(p, terms[0], low);
+    float const up = scaled_sum(p, terms[1], high);
     store_result(lane, p, row, tile_n * group + id, gate / (1.0f + lane.exp(-gate)) * up);
     return 0;
   }
   std::uint64_t best = 0;
+  QPN_UNROLL
   for (int tile = 0; tile < 2; ++tile) {
     std::int64_t const at = column + tile * tile_n;
     if (at >= p.n) continue;
-    float const value = scaled_sum(lane, p, at, tile == 0 ? low : high);
+    float const value = scaled_sum(p, terms[tile], tile == 0 ? low : high);
     if (p.y != nullptr) store_result(lane, p, row, at, value);
     if (p.argmax && at < p.argmax_n) {
       std::uint64_t const key = argmax_key(value, static_cast<std::uint32_t>(at));
@@ -135,6 +162,17 @@ template <class Lane>
     }
   }
   return best;
+}
+
+/// The same, with terms that are loaded here.
+template <class Lane>
+[[nodiscard]] QPN_HD std::uint64_t finish_columns(Lane& lane, epilogue_params const& p,
+                                                  std::int64_t group, std::int64_t row, int id,
+                                                  float low, float high) noexcept {
+  std::int64_t const column = 2 * tile_n * group + id;
+  column_terms const terms[2] = {load_column_terms(lane, p, column),
+                                 load_column_terms(lane, p, column + tile_n)};
+  return finish_columns(lane, p, group, row, id, low, high, terms);
 }
 
 }  // namespace detail

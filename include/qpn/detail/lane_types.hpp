@@ -18,16 +18,33 @@
 //   atomic_add, atomic_max  return the old value
 //   shuffle_xor(v, mask)    v of lane ^ mask
 //   mma_m8n8k4(d, a, b)     d += a b in the fragments of detail/quadpair_map.hpp
+//   mma_m16n8k16(d, a, b)   d += a b in the fragments of detail/mma16_map.hpp; sm_80 and newer
+//   barrier_init(barrier, arrivals), publish_barriers()   barriers of 8 bytes in shared memory, by
+//   barrier_arrive(barrier), barrier_wait(barrier, parity)  their offset; sm_80 and newer, as are:
+//   copy(offset, p)         16 bytes of global memory to shared memory, later
+//   copies_arrive(barrier)  arrives once the thread's copies so far are there
+//   fill_stream(offset, p, bytes, barrier)                by a warp: copies what the grid reads
+//   once,
+//                           and arrives once, when all is there
+//   allow_next(), wait_previous()                         the stream's next kernel may begin; the
+//                           last one has ended. sm_90, elsewhere nothing
 //   multiply_half2(a, b), broadcast_low(a), broadcast_high(a), convert_half2(low, high)
 //   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register
+//   multiply_add(a, b, c)   a * b + c, rounded once
 //
-// sync_warp, shuffle_xor and mma_m8n8k4 want all lanes of the warp, sync_block the whole CTA.
+// sync_warp, shuffle_xor and mma_* want all lanes of the warp, sync_block the whole CTA.
 
 namespace qpn::detail {
 
 /// What one lane loads or stores at once.
 struct alignas(16) word4 {
   std::uint32_t w[4];
+};
+
+/// x of one row and lane for `Steps` instructions m16n8k16.
+template <int Steps>
+struct alignas(8 * Steps) x_fragment {
+  std::uint32_t w[2 * Steps];
 };
 
 struct alignas(8) float2_pair {

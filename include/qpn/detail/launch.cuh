@@ -21,6 +21,33 @@ template <class Params>
                           static_cast<std::size_t>(shared_bytes), stream);
 }
 
+/// The same with more shared memory than a kernel has by default, and, if `overlap`, as soon as the
+/// stream's last kernel allows it.
+template <class Params>
+[[nodiscard]] static cudaError_t launch_large(void (*kernel)(Params), unsigned blocks, int threads,
+                                              int shared_bytes, bool overlap, cudaStream_t stream,
+                                              Params params) noexcept {
+  auto const* const function = reinterpret_cast<void const*>(kernel);
+  cudaError_t const allowed =
+      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (allowed != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+    return allowed;
+  }
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = overlap ? 1 : 0;
+  void* arguments[] = {&params};
+  return cudaLaunchKernelExC(&config, function, arguments);
+}
+
 /// The status of a launch whose error is `error`.
 /// @param failed        static sentence where the launch failed
 /// @param not_compiled  static sentence where the program has no code for the device

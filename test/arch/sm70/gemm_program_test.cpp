@@ -50,7 +50,7 @@ struct gemm_result {
 template <class Format>
 gemm_result run(gemm_case const& c, std::vector<std::uint16_t> const* given_x = nullptr) {
   random_source random(c.seed);
-  quadpair_weight weight(published_weight(c.kind, {c.n}, c.k, random), c.sm_count);
+  packed_gpu_weight weight(published_weight(c.kind, {c.n}, c.k, random), c.sm_count);
   gemm_result result;
   auto const complain = [&](std::string const& what) {
     result.problems.push_back(c.text() + ": " + what);
@@ -389,7 +389,7 @@ TEST(gemm_program, a_nan_in_x_stays_in_its_row) {
 
 /// y f32 [m, n] of an emulated call without a problem.
 template <class Format>
-std::vector<float> multiply(quadpair_weight& weight, std::vector<std::uint16_t> const& x,
+std::vector<float> multiply(packed_gpu_weight& weight, std::vector<std::uint16_t> const& x,
                             std::int64_t m, workspace_view shared = {}) {
   gemm_problem problem;
   problem.y_type = dtype::f32;
@@ -422,7 +422,7 @@ std::vector<std::uint16_t> identity(std::int64_t rows) {
 template <class Format>
 void expect_exact_weights(published_weight published) {
   std::int64_t const n = published.layout().n;
-  quadpair_weight weight(std::move(published), 2);
+  packed_gpu_weight weight(std::move(published), 2);
   std::vector<float> const y = multiply<Format>(weight, identity(16), 16);
   for (std::int64_t i = 0; i < 16; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
@@ -487,7 +487,7 @@ TEST(gemm_program_patterns, every_finite_activation_is_exact) {
   part.global_scale = 1.0F;
   std::fill(part.codes.begin(), part.codes.end(), std::uint8_t{0});
   for (std::size_t i = 0; i < size; ++i) part.codes[i * (size + 1)] = encode_e4m3(1.0F);
-  quadpair_weight weight(std::move(published), 2);
+  packed_gpu_weight weight(std::move(published), 2);
   for (std::uint32_t first = 0; first < 65536; first += 16 * size) {
     std::vector<std::uint16_t> x;
     for (std::uint32_t i = 0; i < 16 * size; ++i) {
@@ -502,8 +502,8 @@ TEST(gemm_program_patterns, every_finite_activation_is_exact) {
 TEST(gemm_program, calls_of_several_plans_may_share_a_workspace) {
   random_source random(21);
   // The first has more tickets, the second more planes; both have tile groups that CTAs share.
-  quadpair_weight wide(published_weight(all_weight_kinds[0], {700}, 576, random), 2);
-  quadpair_weight deep(published_weight(all_weight_kinds[2], {130}, 2000, random), 4);
+  packed_gpu_weight wide(published_weight(all_weight_kinds[0], {700}, 576, random), 2);
+  packed_gpu_weight deep(published_weight(all_weight_kinds[2], {130}, 2000, random), 4);
   workspace_needs needs;
   gemm_plan<nvfp4> wide_plan;
   gemm_plan<fp8> deep_plan;

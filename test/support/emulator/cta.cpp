@@ -67,6 +67,67 @@ cta::~cta() {
   for (emulated_lane& lane : lanes_) local_fibers().give_back(std::move(lane.fiber_));
 }
 
+void cta::init_barrier(int barrier, int arrivals) {
+  auto const threads = static_cast<std::size_t>(launch_.threads);
+  barriers_[barrier] = {arrivals, arrivals, 0, std::vector<std::uint32_t>(threads),
+                        std::vector<std::uint32_t>(threads)};
+  shared_.keep_readers(launch_.threads / warp_lanes);
+}
+
+cta::shared_barrier* cta::find_barrier(int barrier) {
+  auto const found = barriers_.find(barrier);
+  if (found != barriers_.end()) return &found->second;
+  launch_.report.add_error([&] {
+    return sentence("block ", block_, ": no barrier was set up at byte ", barrier,
+                    " of shared memory");
+  });
+  return nullptr;
+}
+
+void cta::arrive_at(emulated_lane& lane, int barrier) {
+  shared_barrier* const at = find_barrier(barrier);
+  if (at == nullptr) return;
+  lane_moment const now = moment(lane.thread_);
+  for (int thread = 0; thread < launch_.threads; ++thread) {
+    std::uint32_t before = block_start_ - 1;
+    if (now.same_warp(thread)) before = std::max(before, now.warp_start - 1);
+    if (now.known != nullptr) before = std::max(before, now.known[thread]);
+    if (thread == lane.thread_) before = now_;
+    std::uint32_t& last = at->arrived[static_cast<std::size_t>(thread)];
+    last = std::max(last, before);
+  }
+  ++now_;
+  if (--at->missing > 0) return;
+  at->missing = at->arrivals;
+  ++at->phases;
+  at->published = at->arrived;
+}
+
+bool cta::phase_is_over(int barrier, int parity) {
+  shared_barrier const* const at = find_barrier(barrier);
+  return at == nullptr || static_cast<int>(at->phases % 2) != parity;
+}
+
+void cta::learn_from(emulated_lane& lane, int barrier) {
+  shared_barrier const* const at = find_barrier(barrier);
+  if (at == nullptr) return;
+  if (lane.known_.empty()) lane.known_.resize(at->published.size());
+  for (std::size_t i = 0; i < lane.known_.size(); ++i) {
+    lane.known_[i] = std::max(lane.known_[i], at->published[i]);
+  }
+}
+
+void cta::share_knowledge(std::span<emulated_lane> lanes) {
+  std::vector<std::uint32_t> all;
+  for (emulated_lane const& lane : lanes) {
+    if (lane.known_.empty()) continue;
+    if (all.empty()) all = lane.known_;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = std::max(all[i], lane.known_[i]);
+  }
+  if (all.empty()) return;
+  for (emulated_lane& lane : lanes) lane.known_ = all;
+}
+
 // A lane that is dropped leaks what its frames own, so this one owns nothing.
 void cta::run_lane(emulated_lane& lane) {
   auto const report_throw = [&](char const* what) {
@@ -127,6 +188,7 @@ bool cta::settle_warp(int warp) {
         case lane_state::in_sync_warp: place_of.push_back("sync_warp"); break;
         case lane_state::in_sync_block: place_of.push_back("sync_block"); break;
         case lane_state::in_mma: place_of.push_back("mma_m8n8k4"); break;
+        case lane_state::in_mma16: place_of.push_back("mma_m16n8k16"); break;
         case lane_state::in_shuffle:
           place_of.push_back(sentence("shuffle_xor with mask ", lane.shuffle_mask_));
           break;
@@ -174,11 +236,17 @@ void cta::finish_collective(int warp, lane_state collective) {
   std::span<emulated_lane> const lanes = lanes_of(warp);
   if (collective == lane_state::in_sync_warp) {
     warp_start_[static_cast<std::size_t>(warp)] = ++now_;
+    share_knowledge(lanes);
   } else if (collective == lane_state::in_shuffle) {
     std::array<std::uint32_t, warp_lanes> values;
     for (std::size_t i = 0; i < lanes.size(); ++i) values[i] = lanes[i].shuffle_value_;
     auto const mask = static_cast<std::size_t>(lanes[0].shuffle_mask_);
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i].shuffle_value_ = values[i ^ mask];
+  } else if (collective == lane_state::in_mma16) {
+    std::array<mma16_registers, warp_lanes> registers;
+    for (std::size_t i = 0; i < lanes.size(); ++i) registers[i] = lanes[i].mma16_;
+    multiply_accumulate_m16n8k16(registers);
+    ++launch_.report.mma_count;
   } else {
     std::array<mma_registers, warp_lanes> registers;
     for (std::size_t i = 0; i < lanes.size(); ++i) registers[i] = lanes[i].mma_;

@@ -55,6 +55,54 @@ void emulated_lane::mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2],
   wait_in(lane_state::in_mma);
 }
 
+void emulated_lane::mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
+                                 std::uint32_t const (&b)[2]) {
+  mma16_ = {d, a, b};
+  wait_in(lane_state::in_mma16);
+}
+
+void emulated_lane::barrier_init(int barrier, int arrivals) {
+  count_operation();
+  cta_->init_barrier(barrier, arrivals);
+}
+
+void emulated_lane::barrier_arrive(int barrier) {
+  count_operation();
+  cta_->arrive_at(*this, barrier);
+  may_yield();
+}
+
+void emulated_lane::barrier_wait(int barrier, int parity) {
+  while (!cta_->phase_is_over(barrier, parity)) {
+    count_operation();
+    fiber_->suspend();
+  }
+  cta_->learn_from(*this, barrier);
+}
+
+void emulated_lane::copy(int offset, detail::word4 const* p) {
+  count_operation();
+  detail::word4 const not_yet{{~0u, ~0u, ~0u, ~0u}};
+  cta_->shared_.store(cta_->moment(thread_), offset, &not_yet, sizeof not_yet);
+  copies_.push_back({offset, p});
+}
+
+void emulated_lane::copies_arrive(int barrier) {
+  may_yield();
+  for (pending_copy const& each : copies_) shared_store(each.offset, load(each.from));
+  copies_.clear();
+  barrier_arrive(barrier);
+}
+
+void emulated_lane::fill_stream(int offset, std::byte const* p, int bytes, int barrier) {
+  if (thread_ % warp_lanes != 0) return;
+  may_yield();
+  for (int at = 0; at < bytes; at += 16) {
+    shared_store(offset + at, load_stream(reinterpret_cast<detail::word4 const*>(p + at)));
+  }
+  barrier_arrive(barrier);
+}
+
 std::uint32_t emulated_lane::multiply_half2(std::uint32_t a, std::uint32_t b) {
   return test::multiply_half2(a, b);
 }

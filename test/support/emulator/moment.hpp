@@ -15,6 +15,9 @@ struct lane_moment {
   std::uint32_t now = 0;
   std::uint32_t block_start = 0;  ///< First time after the last sync_block.
   std::uint32_t warp_start = 0;   ///< First time after the last sync_warp of this warp.
+  /// Of each thread of the CTA: the last time that barriers in shared memory have put before this
+  /// moment; null for a lane that never waited at one.
+  std::uint32_t const* known = nullptr;
 
   [[nodiscard]] bool same_warp(int other_thread) const {
     return other_thread / warp_lanes == thread / warp_lanes;
@@ -23,7 +26,8 @@ struct lane_moment {
   /// A barrier has put what `other_thread` of this CTA did at `time` before this moment.
   [[nodiscard]] bool is_after(int other_thread, std::uint32_t time) const {
     return other_thread == thread || time < block_start ||
-           (same_warp(other_thread) && time < warp_start);
+           (same_warp(other_thread) && time < warp_start) ||
+           (known != nullptr && time <= known[other_thread]);
   }
 };
 

@@ -24,6 +24,10 @@ class shared_memory {
   /// Copies `size` bytes in; the store is left out where the access is no good.
   void store(lane_moment const& at, int offset, void const* value, int size);
 
+  /// From now on it also keeps when each warp last read each 16 bytes: barriers in shared memory
+  /// order warps one by one.
+  void keep_readers(int warps);
+
  private:
   struct note {
     std::uint32_t written = 0;  ///< Time of the last store; 0: never.
@@ -37,9 +41,15 @@ class shared_memory {
   [[nodiscard]] bool usable(lane_moment const& at, char const* what, int offset, int size);
   void report_race(lane_moment const& at, char const* does, int offset, char const* did, int other);
 
+  /// The warp of a thread whose read of the 16 bytes around `offset` may come after this moment, or
+  /// -1.
+  [[nodiscard]] int later_reader(lane_moment const& at, int offset) const;
+
   emulation_report& report_;
   std::vector<std::byte> bytes_;
   std::vector<note> notes_;
+  int warps_ = 0;                          ///< 0: no readers are kept
+  std::vector<std::uint32_t> warp_reads_;  ///< [16 bytes][warps]
 };
 
 }  // namespace qpn::test

@@ -42,6 +42,37 @@ void multiply_accumulate_m8n8k4(std::array<mma_registers, warp_lanes> const& lan
   }
 }
 
+void multiply_accumulate_m16n8k16(std::array<mma16_registers, warp_lanes> const& lanes) {
+  auto const half = [](std::uint32_t word, int i) {
+    return static_cast<double>(decode_f16(static_cast<std::uint16_t>(word >> 16 * i)));
+  };
+  double a[16][16];  // row, k
+  double b[8][16];   // column, k
+  for (int lane = 0; lane < warp_lanes; ++lane) {
+    mma16_registers const& of = lanes[static_cast<std::size_t>(lane)];
+    int const group = lane / 4;
+    int const k = 2 * (lane % 4);
+    for (int i = 0; i < 2; ++i) {
+      a[group][k + i] = half(of.a[0], i);
+      a[group + 8][k + i] = half(of.a[1], i);
+      a[group][k + 8 + i] = half(of.a[2], i);
+      a[group + 8][k + 8 + i] = half(of.a[3], i);
+      b[group][k + i] = half(of.b[0], i);
+      b[group][k + 8 + i] = half(of.b[1], i);
+    }
+  }
+  for (int lane = 0; lane < warp_lanes; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      double const* const row = a[lane / 4 + 8 * (i / 2)];
+      double const* const column = b[2 * (lane % 4) + i % 2];
+      double sum = 0.0;
+      for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
+      float& d = lanes[static_cast<std::size_t>(lane)].d[i];
+      d = static_cast<float>(sum + static_cast<double>(d));
+    }
+  }
+}
+
 std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
   auto const product = [](std::uint32_t x, std::uint32_t y) -> std::uint32_t {
     // 22 significant bits: exact in fp32.

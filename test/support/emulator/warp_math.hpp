@@ -21,6 +21,18 @@ struct mma_registers {
 /// hardware adds in fp32 with truncation and its own order, so its last bits differ.
 void multiply_accumulate_m8n8k4(std::array<mma_registers, warp_lanes> const& lanes);
 
+/// One lane's registers of an m16n8k16.
+struct mma16_registers {
+  float* d = nullptr;                ///< [4], read and written.
+  std::uint32_t const* a = nullptr;  ///< [4]
+  std::uint32_t const* b = nullptr;  ///< [2]
+};
+
+/// d += a b, PTX ISA "Matrix Fragments for mma.m16n8k16 with floating point type": a row-major, b
+/// column-major, d in fp32. The products of k = 0..15 are added in this order, then d, all in fp64,
+/// and the sum is rounded once to fp32; the hardware's last bits differ.
+void multiply_accumulate_m16n8k16(std::array<mma16_registers, warp_lanes> const& lanes);
+
 /// Two fp16 products, rounded to nearest even; subnormals are kept.
 [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b);
 
