@@ -29,6 +29,12 @@ TEST(gemm_route, is_named_by_architecture_elements_and_method) {
                "sm70/fp8/mt2");
   EXPECT_STREQ(route_name({gemm_arch::sm70, gemm_operand::bf16, gemm_method::mt1, true}),
                "sm70/bf16/mt1/emulated");
+  EXPECT_STREQ(route_name({gemm_arch::sm70, gemm_operand::f16, gemm_method::wide, false}),
+               "sm70/f16/wide");
+  EXPECT_STREQ(route_name({gemm_arch::sm70, gemm_operand::nvfp4, gemm_method::dense, false}),
+               "sm70/nvfp4/dense");
+  EXPECT_STREQ(route_name({gemm_arch::sm70, gemm_operand::f16, gemm_method::simt, false}),
+               "sm70/f16/simt");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::e2m1))], "nvfp4");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::e4m3))], "fp8");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::f16))], "f16");

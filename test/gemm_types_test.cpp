@@ -70,23 +70,76 @@ TEST(gemm_plan, refuses_problems_that_it_cannot_run) {
     EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::unsupported_format);
   }
   problem = {};
-  for (std::int64_t max_m : {std::int64_t{-1}, std::int64_t{17}}) {
+  for (std::int64_t max_m : {std::int64_t{-1}, gemm_wide_max_m + 1}) {
     problem.max_m = max_m;
     EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
   }
   problem = {};
   problem.act = activation::silu_gate;
   EXPECT_EQ(refuse_plan(nvfp4_layout(96), problem), status_code::invalid_shape);
-  problem.argmax = true;
+  problem.candidates = 1;
   EXPECT_EQ(refuse_plan(nvfp4_layout(128), problem), status_code::invalid_shape);
+  problem = {};
+  for (int candidates : {-1, max_candidates + 1}) {
+    problem.candidates = candidates;
+    EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_value);
+  }
+  problem.candidates = 1;
+  problem.max_m = gemm_max_m + 1;
+  EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
+  problem.max_m = gemm_max_m;
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(), problem).panel_rows, 0);
   device_info old = volta_v100();
   old.compute_capability = 61;
   EXPECT_EQ(refuse_plan(nvfp4_layout(), {}, old), status_code::unsupported_arch);
 }
 
+TEST(gemm_plan, with_simt_is_for_three_rows_and_never_emulated) {
+  gemm_problem problem;
+  problem.algorithm = gemm_algorithm::simt;
+  for (std::int64_t max_m : {gemm_simt_max_m + 1, gemm_max_m}) {
+    problem.max_m = max_m;
+    EXPECT_EQ(refuse_plan(nvfp4_layout(), problem), status_code::invalid_shape);
+  }
+  for (std::int64_t max_m = 0; max_m <= gemm_simt_max_m; ++max_m) {
+    for (int capability : {70, 75, 80, 90}) {
+      problem.max_m = max_m;
+      device_info device = volta_v100();
+      device.compute_capability = capability;
+      gemm_plan<nvfp4> plan;
+      ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, device, plan).ok());
+      EXPECT_FALSE(plan.emulated) << "sm_" << capability;
+      EXPECT_TRUE(plan.problem == problem);
+    }
+  }
+  gemm_problem other = problem;
+  other.algorithm = gemm_algorithm::tensor_core;
+  EXPECT_FALSE(other == problem);
+}
+
+TEST(gemm_plan, lists_more_than_one_candidate_for_sixteen_rows_at_most) {
+  gemm_problem problem;
+  for (int candidates : {1, 2, max_candidates}) {
+    for (std::int64_t max_m : {std::int64_t{0}, std::int64_t{1}, gemm_candidates_max_m}) {
+      problem.candidates = candidates;
+      problem.max_m = max_m;
+      EXPECT_TRUE(plan_of<nvfp4>(nvfp4_layout(), problem).problem == problem);
+    }
+    for (std::int64_t max_m = gemm_candidates_max_m + 1; max_m <= gemm_max_m; ++max_m) {
+      problem.max_m = max_m;
+      gemm_plan<nvfp4> plan;
+      EXPECT_EQ(make_gemm_plan(nvfp4_layout(), problem, volta_v100(), plan).code,
+                candidates == 1 ? status_code::ok : status_code::invalid_shape);
+    }
+  }
+  gemm_problem other = problem;
+  other.candidates = 3;
+  EXPECT_FALSE(other == problem);
+}
+
 TEST(gemm_plan, takes_every_y_type_and_every_number_of_rows) {
   for (dtype type : {dtype::f16, dtype::bf16, dtype::f32}) {
-    for (std::int64_t max_m = 0; max_m <= 16; ++max_m) {
+    for (std::int64_t max_m = 0; max_m <= gemm_max_m; ++max_m) {
       gemm_problem problem;
       problem.max_m = max_m;
       problem.y_type = type;
@@ -98,6 +151,67 @@ TEST(gemm_plan, takes_every_y_type_and_every_number_of_rows) {
       EXPECT_LT(plan.workspace_zero_bytes, plan.workspace_bytes);
     }
   }
+}
+
+TEST(gemm_plan, refuses_many_rows_of_weights_that_are_too_large) {
+  gemm_problem problem;
+  problem.max_m = gemm_max_m + 1;
+  std::int64_t const longest = (std::int64_t{1} << 31) - 16;
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(64, longest), problem).panel_rows, 0);
+  EXPECT_EQ(refuse_plan(nvfp4_layout(64, longest + 16), problem), status_code::invalid_shape);
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(64, longest + 16)).panel_rows, 0) << "few rows may";
+  // 2^24 + 1 blocks of rows by 127 and 128 of columns.
+  problem.max_m = gemm_wide_max_m;
+  EXPECT_EQ(plan_of<nvfp4>(nvfp4_layout(126 * 256, 64), problem).panel_rows, 0);
+  EXPECT_EQ(refuse_plan(nvfp4_layout(127 * 256, 64), problem), status_code::invalid_shape);
+}
+
+TEST(gemm_plan, has_panels_where_the_caller_offers_bytes_and_calls_can_use_them) {
+  packed_layout const layout = nvfp4_layout(640, 4096);
+  gemm_problem problem;
+  problem.max_m = 3000;
+  problem.dense_bytes = dense_panel_bytes(layout, 3000, 320);
+  gemm_plan<nvfp4> plan = plan_of<nvfp4>(layout, problem);
+  EXPECT_EQ(plan.panel_rows, 320);
+  EXPECT_EQ(plan.dense_min_m, 2048) << "of Volta";
+  EXPECT_EQ(plan.workspace_bytes, plan.workspace_zero_bytes + problem.dense_bytes);
+  EXPECT_GE(plan.workspace_bytes, plan_of<nvfp4>(layout).workspace_bytes);
+  EXPECT_FALSE(uses_panels(plan, 2047));
+  EXPECT_TRUE(uses_panels(plan, 2048));
+
+  problem.dense_bytes = dense_panel_bytes(layout, 3000, 1) - 1;
+  EXPECT_EQ(refuse_plan(layout, problem), status_code::workspace_too_small);
+  problem.dense_bytes = 0;
+  EXPECT_FALSE(uses_panels(plan_of<nvfp4>(layout, problem), 3000));
+  problem.dense_bytes = 1;  // no call can use it, so it need not be enough
+  problem.max_m = 2047;
+  plan = plan_of<nvfp4>(layout, problem);
+  EXPECT_EQ(plan.panel_rows, 0);
+  EXPECT_FALSE(uses_panels(plan, 2047));
+
+  problem.dense_bytes = dense_panel_bytes(layout, 2047, 640);
+  problem.dense_min_m = 300;
+  plan = plan_of<nvfp4>(layout, problem);
+  EXPECT_FALSE(uses_panels(plan, 299));
+  EXPECT_TRUE(uses_panels(plan, 300));
+  problem.dense_min_m = gemm_max_m;
+  EXPECT_EQ(refuse_plan(layout, problem), status_code::invalid_shape) << "promised bits";
+
+  device_info emulated = volta_v100();
+  emulated.compute_capability = 90;
+  problem.dense_min_m = 0;
+  ASSERT_TRUE(make_gemm_plan(layout, problem, emulated, plan).ok());
+  EXPECT_TRUE(uses_panels(plan, gemm_max_m + 1)) << "any GEMM is faster than an emulated one";
+  EXPECT_FALSE(uses_panels(plan, gemm_max_m));
+}
+
+TEST(gemm_plan, keeps_the_workspace_of_few_rows_for_many) {
+  gemm_problem problem;
+  problem.max_m = 5000;
+  gemm_plan<nvfp4> const many = plan_of<nvfp4>(nvfp4_layout(), problem);
+  gemm_plan<nvfp4> const few = plan_of<nvfp4>(nvfp4_layout());
+  EXPECT_EQ(many.workspace_bytes, few.workspace_bytes);
+  EXPECT_EQ(many.workspace_zero_bytes, few.workspace_zero_bytes);
 }
 
 TEST(gemm_plan, is_emulated_where_the_instruction_is) {
@@ -112,24 +226,33 @@ TEST(gemm_plan, is_emulated_where_the_instruction_is) {
 
 TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
   for (std::int64_t n : {1, 64, 5120, 62080}) {
-    for (std::int64_t max_m : {0, 8, 9, 16}) {
+    for (std::int64_t max_m : {0, 8, 9, 16, 17, 32, 33, 64, 65, 96}) {
       gemm_problem problem;
       problem.max_m = max_m;
+      problem.candidates = max_m % 2 == 0 && max_m <= gemm_candidates_max_m ? 20 : 1;
       gemm_plan<nvfp4> const plan = plan_of<nvfp4>(nvfp4_layout(n, 5120), problem);
       detail::work_split const split = detail::split_of<nvfp4>(plan.layout);
       auto* const base = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
-      detail::gemm_workspace const placed = detail::place_workspace(split, max_m, base, 0);
-      std::int64_t const rows = max_m > 8 ? 16 : 8;
+      detail::gemm_workspace const placed = detail::place_workspace(split, problem, base, 0);
+      std::int64_t const blocks = max_m <= 32 ? 1 : max_m <= 64 ? 2 : 3;
+      std::int64_t const rows = max_m > 16 ? 32 * blocks : max_m > 8 ? 16 : 8;
       auto const at = [base](void const* part) {
         return static_cast<std::byte const*>(part) - base;
       };
       EXPECT_EQ(at(placed.tickets), 0);
-      EXPECT_GE(at(placed.argmax_ticket), 4 * split.tile_groups);
-      EXPECT_GE(at(placed.argmax_keys), at(placed.argmax_ticket) + 4);
-      EXPECT_GE(static_cast<std::int64_t>(placed.zero_bytes), at(placed.argmax_keys) + 8 * rows);
+      EXPECT_GE(at(placed.candidate_ticket), 4 * blocks * split.tile_groups);
+      EXPECT_GE(at(placed.best_keys), at(placed.candidate_ticket) + 4 * blocks);
+      EXPECT_GE(static_cast<std::int64_t>(placed.zero_bytes), at(placed.best_keys) + 8 * rows);
       EXPECT_EQ(at(placed.planes), static_cast<std::int64_t>(placed.zero_bytes));
-      EXPECT_GE(static_cast<std::int64_t>(placed.bytes),
-                at(placed.planes) + std::int64_t{4} * 64 * rows * 2 * split.ctas);
+      std::int64_t const planes_end =
+          at(placed.planes) + std::int64_t{4} * 64 * rows * 2 * split.ctas;
+      EXPECT_GE(static_cast<std::int64_t>(placed.bytes), planes_end);
+      EXPECT_EQ(placed.candidate_lists == nullptr, problem.candidates <= 1);
+      if (placed.candidate_lists != nullptr) {
+        EXPECT_GE(at(placed.candidate_lists), planes_end);
+        EXPECT_GE(static_cast<std::int64_t>(placed.bytes),
+                  at(placed.candidate_lists) + 8 * rows * problem.candidates * split.ctas);
+      }
       EXPECT_EQ(placed.bytes, plan.workspace_bytes);
       EXPECT_EQ(placed.zero_bytes, plan.workspace_zero_bytes);
     }
@@ -150,11 +273,53 @@ std::string name_of(gemm_plan<Format> const& plan, std::int64_t m) {
   return route_name(route(plan, m));
 }
 
-TEST(gemm_route, takes_a_second_row_tile_beyond_eight_rows) {
+TEST(gemm_route, takes_two_row_tiles_beyond_eight_rows_and_four_beyond_sixteen) {
   auto const plan = plan_of<nvfp4>(nvfp4_layout());
-  for (std::int64_t m = 1; m <= 16; ++m) {
-    EXPECT_EQ(name_of(plan, m), m <= 8 ? "sm70/nvfp4/mt1" : "sm70/nvfp4/mt2") << "m " << m;
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    EXPECT_EQ(name_of(plan, m), m <= 8    ? "sm70/nvfp4/mt1"
+                                : m <= 16 ? "sm70/nvfp4/mt2"
+                                          : "sm70/nvfp4/mt4")
+        << "m " << m;
   }
+}
+
+TEST(gemm_route, has_a_row_block_for_each_32_rows) {
+  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
+    std::int64_t const blocks = detail::row_blocks_of(m);
+    EXPECT_GE(blocks * detail::row_block_m, m);
+    EXPECT_LT((blocks - 1) * detail::row_block_m, m);
+  }
+}
+
+TEST(gemm_route, is_wide_beyond_the_narrow_kernels_and_dense_where_the_plan_has_panels) {
+  gemm_problem problem;
+  problem.max_m = 4096;
+  gemm_plan<nvfp4> const fused = plan_of<nvfp4>(nvfp4_layout(), problem);
+  EXPECT_EQ(name_of(fused, gemm_max_m + 1), "sm70/nvfp4/wide");
+  EXPECT_EQ(name_of(fused, 4096), "sm70/nvfp4/wide");
+  problem.dense_bytes = std::size_t{1} << 30;
+  gemm_plan<nvfp4> const dense = plan_of<nvfp4>(nvfp4_layout(), problem);
+  EXPECT_EQ(name_of(dense, 8), "sm70/nvfp4/mt1");
+  EXPECT_EQ(name_of(dense, 2047), "sm70/nvfp4/wide");
+  EXPECT_EQ(name_of(dense, 2048), "sm70/nvfp4/dense");
+  device_info emulated = volta_v100();
+  emulated.compute_capability = 90;
+  gemm_plan<nvfp4> plan;
+  ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, emulated, plan).ok());
+  EXPECT_EQ(name_of(plan, 8), "sm70/nvfp4/mt1/emulated");
+  EXPECT_EQ(name_of(plan, gemm_max_m + 1), "sm70/nvfp4/dense") << "panels emulate nothing";
+  problem.dense_bytes = 0;
+  ASSERT_TRUE(make_gemm_plan(nvfp4_layout(), problem, emulated, plan).ok());
+  EXPECT_EQ(name_of(plan, gemm_max_m + 1), "sm70/nvfp4/wide/emulated");
+}
+
+TEST(gemm_route, is_simt_where_the_problem_asks_for_it) {
+  gemm_problem problem;
+  problem.algorithm = gemm_algorithm::simt;
+  problem.max_m = gemm_simt_max_m;
+  auto const plan = plan_of<nvfp4>(nvfp4_layout(), problem);
+  for (std::int64_t m = 1; m <= gemm_simt_max_m; ++m)
+    EXPECT_EQ(name_of(plan, m), "sm70/nvfp4/simt");
 }
 
 TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
@@ -172,77 +337,7 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   };
   EXPECT_EQ(name_of(dense(dtype::bf16), 1), "sm70/bf16/mt1");
   EXPECT_EQ(name_of(dense(dtype::f16), 9), "sm70/f16/mt2");
-}
-
-packed_layout mma16_layout(std::int64_t n = 128, std::int64_t k = 96) {
-  packed_layout layout;
-  status const made = make_packed_layout(format_id::nvfp4, scale_mode::tensor, n, k, dtype::f16,
-                                         hopper_h200(), layout);
-  EXPECT_TRUE(made.ok()) << made.what;
-  return layout;
-}
-
-constexpr device_info a100{80, 108, 2048, 164 * 1024, 163 * 1024, 40 * 1024 * 1024};
-constexpr device_info ada{89, 128, 1536, 100 * 1024, 99 * 1024, 72 * 1024 * 1024};
-
-TEST(gemm_plan, takes_96_rows_on_newer_devices_and_16_on_the_layout_of_volta) {
-  gemm_problem problem;
-  problem.max_m = 96;
-  gemm_plan<nvfp4> plan;
-  EXPECT_TRUE(make_gemm_plan(mma16_layout(), problem, hopper_h200(), plan).ok());
-  EXPECT_FALSE(plan.emulated);
-  EXPECT_EQ(refuse_plan(nvfp4_layout(), problem, hopper_h200()), status_code::invalid_shape);
-  problem.max_m = 97;
-  EXPECT_EQ(refuse_plan(mma16_layout(), problem, hopper_h200()), status_code::invalid_shape);
-  EXPECT_EQ(refuse_plan(mma16_layout()), status_code::unsupported_arch) << "a V100";
-}
-
-TEST(gemm_plan, needs_the_shared_memory_of_its_kernels) {
-  gemm_problem problem;
-  gemm_plan<nvfp4> plan;
-  for (std::int64_t max_m : {1, 32}) {
-    problem.max_m = max_m;
-    EXPECT_TRUE(make_gemm_plan(mma16_layout(), problem, ada, plan).ok());
-    EXPECT_EQ(plan.arch, gemm_arch::sm80);
-  }
-  problem.max_m = 33;
-  EXPECT_EQ(refuse_plan(mma16_layout(), problem, ada), status_code::unsupported_arch);
-  problem.max_m = 96;
-  EXPECT_TRUE(make_gemm_plan(mma16_layout(), problem, a100, plan).ok());
-  EXPECT_EQ(plan.arch, gemm_arch::sm80);
-}
-
-TEST(gemm_plan, has_planes_of_128_weight_rows_on_mma16) {
-  for (std::int64_t max_m : {1, 9, 17, 64, 65}) {
-    gemm_problem problem;
-    problem.max_m = max_m;
-    gemm_plan<nvfp4> plan;
-    ASSERT_TRUE(make_gemm_plan(mma16_layout(5120, 5120), problem, hopper_h200(), plan).ok());
-    std::int64_t const rows = max_m <= 8    ? 8
-                              : max_m <= 16 ? 16
-                              : max_m <= 32 ? 32
-                              : max_m <= 64 ? 64
-                                            : 96;
-    EXPECT_EQ(static_cast<std::int64_t>(plan.workspace_bytes - plan.workspace_zero_bytes),
-              plan.layout.ctas * 2 * rows * 128 * 4);
-  }
-}
-
-TEST(gemm_route, has_the_fewest_row_tiles_that_hold_the_rows) {
-  gemm_problem problem;
-  problem.max_m = 96;
-  for (auto const& [device, arch] : {std::pair{hopper_h200(), "sm90"}, {a100, "sm80"}}) {
-    gemm_plan<nvfp4> plan;
-    ASSERT_TRUE(make_gemm_plan(mma16_layout(), problem, device, plan).ok());
-    for (std::int64_t m = 1; m <= 96; ++m) {
-      char const* const method = m <= 8    ? "mt1"
-                                 : m <= 16 ? "mt2"
-                                 : m <= 32 ? "mt4"
-                                 : m <= 64 ? "mt8"
-                                           : "mt12";
-      EXPECT_EQ(name_of(plan, m), std::string(arch) + "/nvfp4/" + method) << "m " << m;
-    }
-  }
+  EXPECT_EQ(name_of(dense(dtype::bf16), 96), "sm70/bf16/mt4");
 }
 
 // What check_gemm asks of a call. Addresses are never followed, so any numbers do.
@@ -277,9 +372,10 @@ struct checked_call {
   workspace_view workspace;
 };
 
-gemm_problem argmax_problem() {
+gemm_problem candidates_problem() {
   gemm_problem problem;
-  problem.argmax = true;
+  problem.max_m = gemm_candidates_max_m;
+  problem.candidates = 5;
   return problem;
 }
 
@@ -351,15 +447,15 @@ TEST(check_gemm, refuses_null_where_something_is_read_or_written) {
   call.args.y = nullptr;
   EXPECT_EQ(call.code(), status_code::invalid_value);
 
-  checked_call argmax(argmax_problem());
-  EXPECT_EQ(argmax.code(), status_code::invalid_value) << "no argmax_ids";
-  argmax.args.argmax_ids = static_cast<std::int32_t*>(address(0x60000));
-  EXPECT_EQ(argmax.code(), status_code::ok);
-  argmax.args.y = nullptr;
-  argmax.args.ldy = 0;
-  EXPECT_EQ(argmax.code(), status_code::ok) << "y is optional with argmax";
-  argmax.args.residual = address(0x50000);
-  EXPECT_EQ(argmax.code(), status_code::invalid_value) << "a residual without y";
+  checked_call head(candidates_problem());
+  EXPECT_EQ(head.code(), status_code::invalid_value) << "no candidate_ids";
+  head.args.candidate_ids = static_cast<std::int32_t*>(address(0x60000));
+  EXPECT_EQ(head.code(), status_code::ok);
+  head.args.y = nullptr;
+  head.args.ldy = 0;
+  EXPECT_EQ(head.code(), status_code::ok) << "y is optional with candidates";
+  head.args.residual = address(0x50000);
+  EXPECT_EQ(head.code(), status_code::invalid_value) << "a residual without y";
 }
 
 TEST(check_gemm, refuses_residuals_of_other_types) {
@@ -375,26 +471,33 @@ TEST(check_gemm, refuses_residuals_of_other_types) {
   }
 }
 
-TEST(check_gemm, refuses_an_argmax_beyond_the_columns) {
-  checked_call call(argmax_problem());
-  call.args.argmax_ids = static_cast<std::int32_t*>(address(0x60000));
-  for (std::int64_t n : {0, 1, 128}) {
-    call.args.argmax_n = n;
-    EXPECT_EQ(call.code(), status_code::ok);
+TEST(check_gemm, refuses_ids_that_an_int32_does_not_hold) {
+  checked_call call(candidates_problem());
+  call.args.candidate_ids = static_cast<std::int32_t*>(address(0x60000));
+  std::int32_t const last = (std::numeric_limits<std::int32_t>::max)() - 128;
+  for (std::int32_t first : {0, 1, last}) {
+    call.args.first_id = first;
+    for (std::int32_t limit : {-5, 0, first, first + 128}) {
+      call.args.id_limit = limit;
+      EXPECT_EQ(call.code(), status_code::ok);
+    }
   }
-  for (std::int64_t n : {-1, 129}) {
-    call.args.argmax_n = n;
+  for (std::int32_t first : {-1, last + 1}) {
+    call.args.first_id = first;
     EXPECT_EQ(call.code(), status_code::invalid_shape);
   }
+  checked_call without;
+  without.args.first_id = -1;
+  EXPECT_EQ(without.code(), status_code::ok) << "a first id without candidates counts for nothing";
 }
 
 /// The verdict on a call in which one address is `offset` bytes further on.
 template <class Change>
 status_code at_offset(std::uintptr_t offset, dtype y_type, Change change) {
-  gemm_problem problem = argmax_problem();
+  gemm_problem problem = candidates_problem();
   problem.y_type = y_type;
   checked_call call(problem);
-  call.args.argmax_ids = static_cast<std::int32_t*>(address(0x60000));
+  call.args.candidate_ids = static_cast<std::int32_t*>(address(0x60000));
   change(call, address(0x70000 + offset));
   return call.code();
 }
@@ -422,11 +525,11 @@ TEST(check_gemm, asks_each_address_for_the_alignment_of_its_elements) {
   EXPECT_EQ(at_offset(2, dtype::f16, bias), misaligned);
   EXPECT_EQ(at_offset(4, dtype::f16, bias), ok);
   auto const ids = [](checked_call& call, void* at) {
-    call.args.argmax_ids = static_cast<std::int32_t*>(at);
+    call.args.candidate_ids = static_cast<std::int32_t*>(at);
   };
   EXPECT_EQ(at_offset(2, dtype::f16, ids), misaligned);
   auto const values = [](checked_call& call, void* at) {
-    call.args.argmax_values = static_cast<float*>(at);
+    call.args.candidate_values = static_cast<float*>(at);
   };
   EXPECT_EQ(at_offset(2, dtype::f16, values), misaligned);
   EXPECT_EQ(at_offset(4, dtype::f16, values), ok);
@@ -443,14 +546,6 @@ TEST(check_gemm, refuses_workspaces_that_are_too_small_or_misaligned) {
   EXPECT_EQ(call.code(), status_code::misaligned);
   call.workspace.data = address(0x40080);
   EXPECT_EQ(call.code(), status_code::misaligned);
-}
-
-TEST(check_gemm, overlaps_the_last_kernel_on_sm_90_only) {
-  checked_call call;
-  call.args.overlap_previous = true;
-  EXPECT_EQ(call.code(), status_code::unsupported_arch);
-  call.plan.arch = gemm_arch::sm90;
-  EXPECT_EQ(call.code(), status_code::ok);
 }
 
 }  // namespace

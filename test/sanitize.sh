@@ -22,10 +22,11 @@ done
 PATH=$PATH:/usr/local/cuda/bin
 command -v compute-sanitizer > /dev/null || { echo 'sanitize.sh: compute-sanitizer is not on the PATH; it comes with the CUDA toolkit' >&2; exit 2; }
 
-# One test asks for a device that does not exist, and the sanitizer reports the error it expects.
-everywhere=-gpu_device_info.a_device_that_is_not_there*
+# Tests that ask for a device that does not exist, or for more memory than there is: the sanitizer reports the error that
+# they expect. Whole models run the kernels that the operations' tests run, only longer, and read files.
+everywhere=-gpu_device_info.a_device_that_is_not_there*:cuda_memory.what_does_not_fit*:cuda_model.*:cuda_engine.*:cuda_demo.*
 # racecheck slows a launch down a thousand times: what repeats one launch often is left to the other tools.
-repeats=gpu_gemm_launch.gives_the_same_bits_every_time:gpu_gemm_launch.*stream*:gpu/gpu_gemm_projection.*
+repeats=gpu_gemm_launch.gives_the_same_bits_every_time:gpu_gemm_launch.*stream*:gpu/gpu_gemm_projection.*:cuda_attention.long_contexts*
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -39,7 +40,8 @@ check() { # TOOL PROGRAM SHARD SHARDS
   printf '%s %s %d/%d: %s\n' "$1" "$(basename "$2")" $(($3 + 1)) "$4" "$(grep -hoE '[0-9]+ tests?\.$|SUMMARY: .*' "$log" | tr '\n' ' ')"
 }
 
-programs=(examples/01_gemm_nvfp4/example_gemm_nvfp4 examples/03_cuda_graph/example_cuda_graph test/gpu/gpu_prepack_test test/gpu/gpu_gemm_test)
+programs=(examples/01_gemm_nvfp4/example_gemm_nvfp4 examples/03_cuda_graph/example_cuda_graph test/gpu/gpu_prepack_test test/gpu/gpu_gemm_test
+  examples/qwen38_server/test/ops/qwen38_cuda_test)
 for program in "${programs[@]}"; do
   [ -x "$build/$program" ] || { echo "sanitize.sh: $build/$program is not there: build the preset cuda first" >&2; exit 2; }
 done

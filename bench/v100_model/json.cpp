@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
-
 #include "report.hpp"
 
 namespace qpn::bench::v100 {
-
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string json_of(std::vector<model_row> const& rows) {
   std::string text = "[";

@@ -37,7 +37,7 @@ double launch::balance() const {
 double launch::bytes_in_flight() const noexcept {
   auto const warps = static_cast<double>(ctas.front().front().turns.size()) *
                      resident_ctas(ctas_per_sm, ctas.size());
-  return warps * turn.dram_bytes * (1 - turn.unhidden);
+  return warps * turn.weight_bytes * (turn.turns_ahead - turn.unhidden);
 }
 
 double launch::tail_us() const noexcept {

@@ -12,8 +12,9 @@ namespace qpn::bench::v100 {
 
 /// One turn of one warp's loop. Counts are instructions of the warp.
 struct loop_turn {
-  double dram_bytes = 0;  ///< of the weight
-  double l2_bytes = 0;    ///< of the weight and of x: all that comes through L2
+  double dram_bytes = 0;    ///< of the weight, from memory
+  double weight_bytes = 0;  ///< of the weight, from memory or L2
+  double l2_bytes = 0;      ///< of the weight and of x: all that comes through L2
   double instructions = 0;
   double alu = 0;
   double fma = 0;
@@ -25,6 +26,7 @@ struct loop_turn {
   /// Part of the stall cycles that passes between the use of a register and the load that fills it
   /// again: 0.5 where the halves of a record are two buffers, 1 where loads are not ahead of use.
   double unhidden = 1;
+  double turns_ahead = 1;  ///< turns whose weights a warp holds or awaits
 };
 
 /// Turns of a CTA's warps, then what ends them.

@@ -3,6 +3,7 @@
 
 #include "report.hpp"
 #include "rows.hpp"
+#include "simulation.hpp"
 
 namespace qpn::bench::v100 {
 
@@ -13,12 +14,13 @@ constexpr double bytes_in_flight_limit = 12 * 1024;
 
 /// Thread-instructions per weight that a kernel's loop may have; 0: no limit.
 double instruction_limit(own_kernel const& kernel) {
-  switch (kernel.format) {
-    case format_id::nvfp4: return kernel.row_tiles == 1 ? 3.2 : 4.2;
-    case format_id::fp8: return kernel.row_tiles == 1 ? 2.8 : 3.9;
-    case format_id::dense16: break;
+  bool const nvfp4 = kernel.format == format_id::nvfp4;
+  if (!nvfp4 && kernel.format != format_id::fp8) return 0;
+  switch (kernel.row_tiles) {
+    case 1: return nvfp4 ? 3.2 : 2.8;
+    case 2: return nvfp4 ? 4.2 : 3.9;
+    default: return nvfp4 ? 6.2 : 6.0;
   }
-  return 0;
 }
 
 void judge_kernel(model_row const& row, std::vector<std::string>& misses) {
@@ -51,18 +53,26 @@ void judge_row(model_row const& row, std::vector<std::string>& misses) {
     misses.push_back(where + ": the multiprocessors' work is " + fixed(100 * work.balance(), 1) +
                      " % balanced, 97 % are needed.");
   }
-  if (row.ratio() > time_limit) {
+  double const limit = time_limit(row.shape.format, row.m);
+  if (row.ratio() > limit) {
+    bottleneck const busiest = row.busiest();
     misses.push_back(where + ": " + fixed(row.us, 2) + " us are " + fixed(row.ratio(), 3) +
-                     " of the modelled read, " + fixed(time_limit, 2) + " are allowed; " +
-                     fixed(work.tail_us(), 2) +
-                     " us pass after the last weight, in which 8 warps add " +
+                     " of the modelled read, " + fixed(limit, 2) + " are allowed; " + busiest.name +
+                     " is busy for " + fixed(100 * busiest.share_of_dram, 0) +
+                     " % of memory's time, and " + fixed(work.tail_us(), 2) +
+                     " us pass after the last weight, in which the warps' sums of " +
                      std::to_string(row.launch.kernel->row_tiles) +
                      (row.launch.kernel->row_tiles == 1 ? " row tile" : " row tiles") +
-                     " and the last CTA adds the planes of the others.");
+                     " and the planes of several CTAs are added.");
   }
 }
 
 }  // namespace
+
+double time_limit(format_id format, int m) {
+  bool const nvfp4 = format == format_id::nvfp4;
+  return m <= 16 ? 1.11 : m <= 32 ? 1.18 : m <= 64 ? (nvfp4 ? 1.7 : 1.2) : nvfp4 ? 2.5 : 1.45;
+}
 
 std::vector<std::string> missed_limits(std::vector<model_row> const& rows) {
   std::vector<std::string> misses;

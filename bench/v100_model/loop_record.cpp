@@ -22,8 +22,9 @@ auto visit_kernel(format_id format, dtype code_type, int row_tiles, Visit visit)
   auto const with_tiles = [&](auto operand) {
     if (row_tiles == 1) return visit(operand, std::integral_constant<int, 1>{});
     if (row_tiles == 2) return visit(operand, std::integral_constant<int, 2>{});
+    if (row_tiles == 4) return visit(operand, std::integral_constant<int, 4>{});
     throw std::invalid_argument("v100 model: no kernel has " + std::to_string(row_tiles) +
-                                " row tiles, expected 1 or 2");
+                                " row tiles, expected 1, 2 or 4");
   };
   if (format == format_id::nvfp4) return with_tiles(weight_operand<nvfp4, dtype::e2m1>{});
   if (format == format_id::fp8) return with_tiles(weight_operand<fp8, dtype::e4m3>{});
@@ -52,6 +53,41 @@ std::vector<warp_access> in_step(std::vector<recording_lane> const& lanes) {
   return warp;
 }
 
+constexpr double loop_record::*loop_fields[] = {
+    &loop_record::weight_bytes,     &loop_record::activation_bytes,  &loop_record::weight_loads,
+    &loop_record::activation_loads, &loop_record::shared_loads,      &loop_record::shared_stores,
+    &loop_record::products,         &loop_record::weight_wavefronts, &loop_record::wavefronts,
+    &loop_record::conflicts};
+
+void add_access(warp_access const& access, loop_record& sum) {
+  using kind = warp_access::kind;
+  switch (access.what) {
+    case kind::stream_load: {
+      access_cost const cost = global_cost(access);
+      sum.weight_loads += 1;
+      sum.weight_bytes += 32.0 * cost.sectors;
+      sum.weight_wavefronts += cost.wavefronts;
+      sum.wavefronts += cost.wavefronts;
+      break;
+    }
+    case kind::load: {
+      access_cost const cost = global_cost(access);
+      sum.activation_loads += 1;
+      sum.activation_bytes += 32.0 * cost.sectors;
+      sum.wavefronts += cost.wavefronts;
+      break;
+    }
+    case kind::shared_load:
+    case kind::shared_store: {
+      access_cost const cost = shared_cost(access);
+      (access.what == kind::shared_load ? sum.shared_loads : sum.shared_stores) += 1;
+      sum.wavefronts += cost.wavefronts;
+      sum.conflicts += cost.conflicts;
+      break;
+    }
+  }
+}
+
 /// Sums over `turns` turns of the loop.
 template <class Operand, int RowTiles>
 loop_record record_turns(int turns, std::int64_t k, int m) {
@@ -73,53 +109,22 @@ loop_record record_turns(int turns, std::int64_t k, int m) {
   p.x = x;
   p.ldx = ldx;
   p.k = ldx;
-  p.m = RowTiles * tile_m;  // every lane's loads, so that all go in step
-  p.x_lane_step = activation_stage<Operand, RowTiles>::rows_between * p.ldx;
-  p.x_by_words = true;
+  p.m = m;
+  p.word_steps = static_cast<int>(turns);
 
-  std::vector<recording_lane> lanes;
-  for (int id = 0; id < detail::warp_lanes; ++id) {
-    lanes.emplace_back(id);
-    float acc[RowTiles][tiles_per_group][8] = {};
-    multiply_steps<true, Operand>(lanes.back(), p, 0, 0, turns, acc);
-  }
-
+  constexpr int mates = cta_shape<Operand, RowTiles>::mates / detail::warp_lanes;
   loop_record sum;
-  sum.products = lanes[0].products();
-  for (warp_access access : in_step(lanes)) {
-    using kind = warp_access::kind;
-    switch (access.what) {
-      case kind::stream_load: {
-        access_cost const cost = global_cost(access);
-        sum.weight_loads += 1;
-        sum.weight_bytes += 32.0 * cost.sectors;
-        sum.weight_wavefronts += cost.wavefronts;
-        sum.wavefronts += cost.wavefronts;
-        break;
-      }
-      case kind::load: {
-        for (std::uint64_t& address : access.address) {  // the program switches rows from m on off
-          if (address == warp_access::off) continue;
-          std::uint64_t const row = (address - reinterpret_cast<std::uintptr_t>(x)) / 2 /
-                                    static_cast<std::uint64_t>(p.ldx);
-          if (row >= static_cast<std::uint64_t>(m)) address = warp_access::off;
-        }
-        access_cost const cost = global_cost(access);
-        sum.activation_loads += 1;
-        sum.activation_bytes += 32.0 * cost.sectors;
-        sum.wavefronts += cost.wavefronts;
-        break;
-      }
-      case kind::shared_load:
-      case kind::shared_store: {
-        access_cost const cost = shared_cost(access);
-        (access.what == kind::shared_load ? sum.shared_loads : sum.shared_stores) += 1;
-        sum.wavefronts += cost.wavefronts;
-        sum.conflicts += cost.conflicts;
-        break;
-      }
+  for (int warp = 0; warp < mates; ++warp) {
+    std::vector<recording_lane> lanes;
+    for (int id = 0; id < detail::warp_lanes; ++id) {
+      lanes.emplace_back(warp * detail::warp_lanes + id);
+      float acc[RowTiles][tiles_per_group][8] = {};
+      multiply_steps<true, Operand>(lanes.back(), p, 0, 0, turns, acc);
     }
+    sum.products += lanes[0].products();
+    for (warp_access const& access : in_step(lanes)) add_access(access, sum);
   }
+  for (double loop_record::*field : loop_fields) sum.*field /= mates;
   return sum;
 }
 
@@ -128,16 +133,12 @@ loop_record record_turns(int turns, std::int64_t k, int m) {
 loop_record record_loop(format_id format, dtype code_type, int row_tiles, std::int64_t k, int m) {
   return visit_kernel(format, code_type, row_tiles, [&](auto operand, auto tiles) {
     // The first turns fill the pipeline; what two more add is two turns of the steady state.
-    constexpr int begin = 2;
+    constexpr int begin = 4;
     using operand_type = decltype(operand);
     auto const less = record_turns<operand_type, decltype(tiles)::value>(begin, k, m);
     auto const more = record_turns<operand_type, decltype(tiles)::value>(begin + 2, k, m);
     loop_record turn;
-    for (double loop_record::*field :
-         {&loop_record::weight_bytes, &loop_record::activation_bytes, &loop_record::weight_loads,
-          &loop_record::activation_loads, &loop_record::shared_loads, &loop_record::shared_stores,
-          &loop_record::products, &loop_record::weight_wavefronts, &loop_record::wavefronts,
-          &loop_record::conflicts}) {
+    for (double loop_record::*field : loop_fields) {
       turn.*field = (more.*field - less.*field) / 2;
     }
     return turn;
@@ -146,12 +147,14 @@ loop_record record_loop(format_id format, dtype code_type, int row_tiles, std::i
 
 reduction_record record_reduction(format_id format, dtype code_type, int row_tiles) {
   return visit_kernel(format, code_type, row_tiles, [](auto operand, auto tiles) {
+    using operand_type = decltype(operand);
+    constexpr int row_tiles_of_kernel = decltype(tiles)::value;
     std::vector<recording_lane> lanes;
     for (int id = 0; id < detail::warp_lanes; ++id) {
       lanes.emplace_back(id);
-      float const acc[tiles_per_group][8] = {};
-      float sum[tiles_per_group];
-      add_warps<decltype(operand), decltype(tiles)::value>(lanes.back(), acc, sum);
+      float const acc[row_tiles_of_kernel][tiles_per_group][8] = {};
+      float sum[cta_shape<operand_type, row_tiles_of_kernel>::rows_per_warp][tiles_per_group];
+      add_warps<operand_type>(lanes.back(), acc, 0, sum);
     }
     reduction_record record;
     for (warp_access const& access : in_step(lanes)) {
@@ -162,6 +165,15 @@ reduction_record record_reduction(format_id format, dtype code_type, int row_til
       record.conflicts += cost.conflicts;
     }
     return record;
+  });
+}
+
+shape_record record_shape(format_id format, dtype code_type, int row_tiles) {
+  return visit_kernel(format, code_type, row_tiles, [](auto operand, auto tiles) {
+    using shared = shared_layout<decltype(operand), decltype(tiles)::value>;
+    using shape = typename shared::shape;
+    return shape_record{shape::teams,       shape::warps,         shape::rounds,
+                        shape::steps_ahead, shape::resident_ctas, shared::sum_tiles};
   });
 }
 

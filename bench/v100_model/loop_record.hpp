@@ -24,7 +24,7 @@ struct loop_record {
   double conflicts = 0;          ///< of shared memory
 };
 
-/// Of one warp where it adds the sums of one row tile to those of the other warps.
+/// Of one warp where it adds the sums of its row tiles to those of its team's other warps.
 struct reduction_record {
   double store_wavefronts = 0;
   double load_wavefronts = 0;
@@ -32,9 +32,21 @@ struct reduction_record {
   double conflicts = 0;  ///< of shared memory
 };
 
-/// An m of 1 to 8 * row_tiles; row_tiles is 1 or 2; code_type is f16 or bf16 for dense16.
+/// The mean of a warp and its mates, for an m of 1 to 8 * row_tiles; row_tiles is 1, 2 or 4;
+/// code_type is f16 or bf16 for dense16.
 [[nodiscard]] loop_record record_loop(format_id format, dtype code_type, int row_tiles,
                                       std::int64_t k, int m);
 [[nodiscard]] reduction_record record_reduction(format_id format, dtype code_type, int row_tiles);
+
+/// The threads of the kernel's CTA, as detail::sm70::cta_shape says.
+struct shape_record {
+  int teams = 1;
+  int warps = 0;   ///< of a team
+  int rounds = 1;  ///< in which they take the shares of a part
+  int steps_ahead = 1;
+  int resident_ctas = 1;
+  int sum_tiles = 1;  ///< row tiles that are added in one pass through shared memory
+};
+[[nodiscard]] shape_record record_shape(format_id format, dtype code_type, int row_tiles);
 
 }  // namespace qpn::bench::v100

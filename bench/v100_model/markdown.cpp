@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <sstream>
 
 #include "comparisons.hpp"
@@ -85,7 +86,7 @@ std::string errors_section(sass_table const& table, fitted_constants const& cons
 std::string kernels_section(std::vector<model_row> const& rows, sass_table const& table) {
   std::string text =
       "### Kernels\n\nMachine code of nvcc " + table.compiler +
-      "; counts are of one turn of a warp's main loop.\n\n" +
+      "; counts are of one turn of a warp's main loop. The row is that of most m.\n\n" +
       head_of({"kernel", "registers", "spills", "loop bytes", "instructions", "per weight", "ALU",
                "FMA", "FP16", "conversion", "HMMA", "LSU", "stall cycles", "L1 wavefronts",
                "bank conflicts", "bytes in flight", "busiest beside memory"});
@@ -98,18 +99,18 @@ std::string kernels_section(std::vector<model_row> const& rows, sass_table const
     if (widest == nullptr) continue;
     sass_kernel const& sass = *widest->launch.sass;
     launch const& work = widest->launch.work;
+    double const turns = sass["tensor"] / work.turn.hmma;  // in one pass of the loop
     auto const count = [&](char const* key) { return fixed(sass[key], 0); };
-    auto const warps = static_cast<int>(work.ctas.front().front().turns.size());
-    bottleneck const busiest =
-        busiest_beside_dram(work.turn, warps * resident_ctas(work.ctas_per_sm, work.ctas.size()));
-    text +=
-        line_of({kernel.name, count("registers"), count("spills"), count("loop_bytes"),
-                 count("instructions"), fixed(widest->instructions_per_weight(), 2), count("alu"),
-                 count("fma"), count("fp16"), count("xu"), count("tensor"), count("lsu"),
-                 count("stall_cycles"), fixed(work.turn.wavefronts, 0),
-                 fixed(widest->launch.loop.conflicts + widest->launch.reduction.conflicts, 0),
-                 fixed(work.bytes_in_flight(), 0),
-                 std::string(busiest.name) + ", " + fixed(100 * busiest.share_of_dram, 0) + " %"});
+    auto const per_turn = [&](char const* key) { return fixed(sass[key] / turns, 0); };
+    bottleneck const busiest = widest->busiest();
+    text += line_of(
+        {kernel.name, count("registers"), count("spills"), count("loop_bytes"),
+         per_turn("instructions"), fixed(widest->instructions_per_weight(), 2), per_turn("alu"),
+         per_turn("fma"), per_turn("fp16"), per_turn("xu"), per_turn("tensor"), per_turn("lsu"),
+         per_turn("stall_cycles"), fixed(work.turn.wavefronts, 0),
+         fixed(widest->launch.loop.conflicts + widest->launch.reduction.conflicts, 0),
+         fixed(work.bytes_in_flight(), 0),
+         std::string(busiest.name) + ", " + fixed(100 * busiest.share_of_dram, 0) + " %"});
   }
   return text;
 }
@@ -127,9 +128,10 @@ std::string rows_section(std::vector<model_row> const& rows) {
                "balance", "us after the loop", "predecessor us, measured", "peer us, measured"});
   for (model_row const& row : rows) {
     model_shape const& shape = row.shape;
-    std::string const limit = !shape.has_target          ? "-"
-                              : row.ratio() > time_limit ? fixed(time_limit, 2) + " missed"
-                                                         : fixed(time_limit, 2);
+    double const most = time_limit(shape.format, row.m);
+    std::string const limit = !shape.has_target    ? "-"
+                              : row.ratio() > most ? fixed(most, 2) + " missed"
+                                                   : fixed(most, 2);
     text += line_of({shape.what, std::string(format_name(shape)), shape_name(shape),
                      std::to_string(row.m), fixed(row.us, 2), fixed(row.gb_s(), 0),
                      fixed(row.read_us, 2), fixed(row.ratio(), 3), limit,
@@ -143,9 +145,10 @@ std::string rows_section(std::vector<model_row> const& rows) {
 
 /// The largest ratio among the rows with a target, with other constants.
 std::string sensitivity_section(sass_table const& table, fitted_constants const& constants) {
-  std::string text = "### If a fitted constant were another\n\n" +
-                     head_of({"constants", "error of the fit", "error held out",
-                              "largest us / read, m up to 8", "largest, m = 16"});
+  std::string text =
+      "### If a fitted constant were another\n\n" +
+      head_of({"constants", "error of the fit", "error held out", "largest us / read, m up to 8",
+               "m = 16", "m = 32", "m = 64", "m = 96"});
   struct variant {
     char const* what;
     fitted_constants constants;
@@ -154,17 +157,17 @@ std::string sensitivity_section(sass_table const& table, fitted_constants const&
        {variant{"as fitted", constants},
         variant{"ramp and drain 2 us", {2, constants.interference}},
         variant{"p = 8", {constants.launch_us, 8}}, variant{"p = 4", {constants.launch_us, 4}}}) {
-    double few = 0;
-    double many = 0;
+    std::map<int, double> largest;
     for (model_row const& row : make_rows(table, one.constants)) {
       if (!row.shape.has_target) continue;
-      double& largest = row.m <= 8 ? few : many;
-      largest = std::max(largest, row.ratio());
+      double& of_m = largest[std::max(row.m, 8)];
+      of_m = std::max(of_m, row.ratio());
     }
-    text += line_of({one.what,
-                     fixed(100 * log_error(published_timings(), true, one.constants), 1) + " %",
-                     fixed(100 * log_error(published_timings(), false, one.constants), 1) + " %",
-                     fixed(few, 3), fixed(many, 3)});
+    std::vector<std::string> cells = {
+        one.what, fixed(100 * log_error(published_timings(), true, one.constants), 1) + " %",
+        fixed(100 * log_error(published_timings(), false, one.constants), 1) + " %"};
+    for (auto const& [m, ratio] : largest) cells.push_back(fixed(ratio, 3));
+    text += line_of(cells);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 #include "own_kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "constants.hpp"
@@ -14,27 +15,32 @@ namespace qpn::bench::v100 {
 namespace {
 
 using detail::work_split;
-using detail::sm70::warps_per_cta;
-
-constexpr int resident = detail::ctas_per_sm;
+using detail::sm70::shares_per_part;
 
 constexpr own_kernel kernels[] = {
-    {format_id::nvfp4, dtype::e2m1, 1, 1, resident, 8, "nvfp4 mt1",
+    {format_id::nvfp4, dtype::e2m1, 1, 8, "nvfp4 mt1",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 1>"},
-    {format_id::nvfp4, dtype::e2m1, 2, 1, resident, 16, "nvfp4 mt2",
+    {format_id::nvfp4, dtype::e2m1, 2, 16, "nvfp4 mt2",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 2>"},
-    {format_id::fp8, dtype::e4m3, 1, 1, resident, 8, "fp8 mt1",
-     "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
-    {format_id::fp8, dtype::e4m3, 2, 1, resident, 16, "fp8 mt2",
+    {format_id::nvfp4, dtype::e2m1, 4, 96, "nvfp4 mt4",
+     "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 4>"},
+    {format_id::fp8, dtype::e4m3, 1, 8, "fp8 mt1", "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
+    {format_id::fp8, dtype::e4m3, 2, 16, "fp8 mt2",
      "gemm_kernel<weight_operand<fp8, (dtype)1>, 2>"},
-    {format_id::dense16, dtype::f16, 1, 1, resident, 8, "f16 mt1",
+    {format_id::fp8, dtype::e4m3, 4, 96, "fp8 mt4",
+     "gemm_kernel<weight_operand<fp8, (dtype)1>, 4>"},
+    {format_id::dense16, dtype::f16, 1, 8, "f16 mt1",
      "gemm_kernel<weight_operand<dense16, (dtype)3>, 1>"},
-    {format_id::dense16, dtype::f16, 2, 1, resident, 16, "f16 mt2",
+    {format_id::dense16, dtype::f16, 2, 16, "f16 mt2",
      "gemm_kernel<weight_operand<dense16, (dtype)3>, 2>"},
-    {format_id::dense16, dtype::bf16, 1, 1, resident, 8, "bf16 mt1",
+    {format_id::dense16, dtype::f16, 4, 96, "f16 mt4",
+     "gemm_kernel<weight_operand<dense16, (dtype)3>, 4>"},
+    {format_id::dense16, dtype::bf16, 1, 8, "bf16 mt1",
      "gemm_kernel<weight_operand<dense16, (dtype)4>, 1>"},
-    {format_id::dense16, dtype::bf16, 2, 1, resident, 16, "bf16 mt2",
+    {format_id::dense16, dtype::bf16, 2, 16, "bf16 mt2",
      "gemm_kernel<weight_operand<dense16, (dtype)4>, 2>"},
+    {format_id::dense16, dtype::bf16, 4, 96, "bf16 mt4",
+     "gemm_kernel<weight_operand<dense16, (dtype)4>, 4>"},
 };
 
 work_split split_of(packed_layout const& layout) {
@@ -53,30 +59,44 @@ void expect_equal(own_kernel const& kernel, char const* what, double in_sass, do
                            std::to_string(in_program) + " in the program");
 }
 
-loop_turn turn_of(own_kernel const& kernel, sass_kernel const& sass, loop_record const& loop) {
-  expect_equal(kernel, "LDG", sass["ldg"], loop.weight_loads + loop.activation_loads);
-  expect_equal(kernel, "LDS", sass["lds"], loop.shared_loads);
-  expect_equal(kernel, "STS", sass["sts"], loop.shared_stores);
-  expect_equal(kernel, "HMMA", sass["tensor"], 4 * loop.products);
+/// Turns that one pass of the loop in the machine code makes.
+double turns_of_loop(own_kernel const& kernel, sass_kernel const& sass, loop_record const& loop) {
+  double const turns = sass["tensor"] / (4 * loop.products);
+  expect_equal(kernel, "HMMA", sass["tensor"],
+               4 * loop.products * std::max(1.0, std::round(turns)));
+  return turns;
+}
+
+loop_turn turn_of(own_kernel const& kernel, sass_kernel const& sass, shape_record const& shape,
+                  loop_record const& loop, int row_blocks) {
+  double const turns = turns_of_loop(kernel, sass, loop);
+  expect_equal(kernel, "LDG", sass["ldg"], turns * (loop.weight_loads + loop.activation_loads));
+  expect_equal(kernel, "LDS", sass["lds"], turns * loop.shared_loads);
+  expect_equal(kernel, "STS", sass["sts"], turns * loop.shared_stores);
   loop_turn turn;
-  turn.dram_bytes = loop.weight_bytes / kernel.row_blocks;
+  turn.weight_bytes = loop.weight_bytes;
+  turn.dram_bytes = loop.weight_bytes / row_blocks;
   turn.l2_bytes = loop.weight_bytes + loop.activation_bytes;
-  turn.instructions = sass["instructions"];
-  turn.alu = sass["alu"];
-  turn.fma = sass["fma"];
-  turn.fp16 = sass["fp16"];
-  turn.xu = sass["xu"];
-  turn.hmma = sass["tensor"];
+  turn.instructions = sass["instructions"] / turns;
+  turn.alu = sass["alu"] / turns;
+  turn.fma = sass["fma"] / turns;
+  turn.fp16 = sass["fp16"] / turns;
+  turn.xu = sass["xu"] / turns;
+  turn.hmma = sass["tensor"] / turns;
   turn.wavefronts = loop.wavefronts;
-  turn.stall_cycles = sass["stall_cycles"];
+  turn.stall_cycles = sass["stall_cycles"] / turns;
   turn.unhidden = 0.5;
+  turn.turns_ahead = shape.steps_ahead;
   return turn;
 }
 
-/// The sums of 8 warps through shared memory, one row tile after the other.
-double add_warps_cycles(own_kernel const& kernel, reduction_record const& record, int residents) {
-  double const wavefronts = warps_per_cta * (record.store_wavefronts + record.load_wavefronts);
-  return kernel.row_tiles * shared_sum_cycles(2, wavefronts, residents);
+/// The sums of a round's warps through shared memory, some row tiles at a time.
+double add_warps_cycles(own_kernel const& kernel, shape_record const& shape,
+                        reduction_record const& record, int residents) {
+  int const passes = kernel.row_tiles / shape.sum_tiles;
+  double const wavefronts =
+      shape.teams * shape.warps * (record.store_wavefronts + record.load_wavefronts) / passes;
+  return passes * shared_sum_cycles(2, wavefronts, residents);
 }
 
 /// Stores and their fence, the ticket and its two barriers.
@@ -84,61 +104,70 @@ double leave_plane_cycles() {
   return 3 * l2_latency.value + 2 * barrier_cycles.value + shared_latency.value;
 }
 
-/// The planes of other CTAs, which the machine code loads four at a time, then up to three in two
-/// steps.
+/// The planes of all CTAs, four at a time. Scales have come with the ticket; nothing waits for the
+/// stores.
 double add_planes_cycles(std::int32_t parties) {
-  std::int32_t const steps = parties / 4 + std::min(parties % 4, 2);
+  std::int32_t const steps = (parties - 1) / 4 + 1;
   return steps * l2_latency.value;
 }
 
 /// Scales from L2, then the stores, for which nothing waits.
-double finish_cycles() {
+double finish_whole_cycles() {
   return l2_latency.value;
 }
 
-/// The parts of CTA c: its run of units, cut where a tile group ends.
-std::vector<launch_part> parts_of(work_split const& split, double add_warps, std::int64_t c) {
+/// The parts of the CTA whose first team has run c of the split: the run, cut where a tile group
+/// ends, and cut into the rounds of a team. A second team with a run does the same at the same
+/// time, half of all tile groups further on.
+std::vector<launch_part> parts_of(work_split const& split, shape_record const& shape,
+                                  double add_warps, bool both_teams, std::int64_t c) {
   std::vector<launch_part> parts;
   for (std::int64_t unit = split.first_unit(c); unit < split.last_unit(c);) {
     std::int64_t const group = unit / split.steps;
     std::int64_t const end = std::min((group + 1) * split.steps, split.last_unit(c));
     std::int64_t const count = end - unit;
-    launch_part part;
-    for (int warp = 0; warp < warps_per_cta; ++warp) {
-      std::int64_t const first = count * warp / warps_per_cta;
-      std::int64_t const last = count * (warp + 1) / warps_per_cta;
-      part.turns.push_back(static_cast<double>(last - first));
+    for (int round = 0; round < shape.rounds; ++round) {
+      launch_part part;
+      for (int warp = 0; warp < shape.warps; ++warp) {
+        int const share = round * shape.warps + warp;
+        std::int64_t const first = count * share / shares_per_part;
+        std::int64_t const last = count * (share + 1) / shares_per_part;
+        part.turns.insert(part.turns.end(), both_teams ? 2 : 1, static_cast<double>(last - first));
+      }
+      part.reduce_cycles = add_warps;
+      parts.push_back(part);
     }
-    part.reduce_cycles = add_warps;
+    launch_part& last = parts.back();
     if (count == split.steps) {
-      part.reduce_cycles += finish_cycles();
+      last.reduce_cycles += finish_whole_cycles();
     } else {
-      part.reduce_cycles += leave_plane_cycles();
-      part.group = group;
-      part.last_cycles = add_planes_cycles(split.cta_count(group)) + finish_cycles();
+      last.reduce_cycles += leave_plane_cycles();
+      last.group = group;
+      last.last_cycles = add_planes_cycles(split.cta_count(group));
     }
-    parts.push_back(part);
     unit = end;
   }
   return parts;
 }
 
-/// As many CTAs and warps as the kernel has, each with an equal part of its turns, which only load.
-launch read_of(launch const& work, loop_record const& loop, int row_blocks) {
+/// As many CTAs and warps as one row tile has, each with an equal part of its turns, which only
+/// load.
+launch read_of(work_split const& split, loop_record const& loop) {
   launch read;
-  read.turn.dram_bytes = work.turn.dram_bytes;
-  read.turn.l2_bytes = work.turn.dram_bytes;
-  read.turn.instructions = loop.weight_loads / row_blocks;
-  read.turn.wavefronts = loop.weight_wavefronts / row_blocks;
+  read.turn.dram_bytes = loop.weight_bytes;
+  read.turn.weight_bytes = loop.weight_bytes;
+  read.turn.l2_bytes = loop.weight_bytes;
+  read.turn.instructions = loop.weight_loads;
+  read.turn.wavefronts = loop.weight_wavefronts;
   read.turn.stall_cycles = read.turn.instructions;
-  read.turn.unhidden = work.turn.unhidden;
-  read.ctas_per_sm = work.ctas_per_sm;
-  read.start_cycles = work.start_cycles;
-  double const turns = work.dram_bytes() / work.turn.dram_bytes;
-  auto const warps = static_cast<double>(work.ctas.size()) * warps_per_cta;
+  read.turn.unhidden = 0.5;
+  read.ctas_per_sm = detail::ctas_per_sm;
+  read.start_cycles = prologue_cycles.value;
+  auto const ctas = static_cast<std::size_t>(split.ctas);
   launch_part part;
-  part.turns.assign(warps_per_cta, turns / warps);
-  read.ctas.assign(work.ctas.size(), {part});
+  part.turns.assign(shares_per_part, static_cast<double>(split.units()) /
+                                         static_cast<double>(ctas * shares_per_part));
+  read.ctas.assign(ctas, {part});
   return read;
 }
 
@@ -174,28 +203,32 @@ own_launch make_own_launch(sass_table const& table, own_kernel const& kernel, st
   own_launch made;
   made.kernel = &kernel;
   made.sass = &table.kernel(kernel.symbol);
-  made.loop = record_loop(kernel.format, kernel.code_type, kernel.row_tiles, k,
-                          std::min(m, detail::sm70::tile_m * kernel.row_tiles));
+  int const block_m = detail::sm70::tile_m * kernel.row_tiles;
+  int const row_blocks = (m - 1) / block_m + 1;
+  made.shape = record_shape(kernel.format, kernel.code_type, kernel.row_tiles);
+  made.loop =
+      record_loop(kernel.format, kernel.code_type, kernel.row_tiles, k, std::min(m, block_m));
   made.reduction = record_reduction(kernel.format, kernel.code_type, kernel.row_tiles);
   made.layout = v100_layout(kernel.format, kernel.code_type, n, k);
   work_split const split = split_of(made.layout);
 
-  made.work.turn = turn_of(kernel, *made.sass, made.loop);
-  made.work.ctas_per_sm = kernel.ctas_per_sm;
+  made.work.turn = turn_of(kernel, *made.sass, made.shape, made.loop, row_blocks);
+  made.work.ctas_per_sm = made.shape.resident_ctas;
   made.work.start_cycles = prologue_cycles.value;
-  auto const ctas =
-      static_cast<std::size_t>(split.ctas) * static_cast<std::size_t>(kernel.row_blocks);
-  double const add_warps =
-      add_warps_cycles(kernel, made.reduction, resident_ctas(kernel.ctas_per_sm, ctas));
-  for (std::int64_t c = 0; c < split.ctas; ++c) {
-    for (int block = 0; block < kernel.row_blocks; ++block) {
-      made.work.ctas.push_back(parts_of(split, add_warps, c));
+  bool const both_teams = made.shape.teams > 1 && split.halves_alike();
+  std::int64_t const ctas = both_teams ? split.ctas / 2 : split.ctas;
+  double const add_warps = add_warps_cycles(
+      kernel, made.shape, made.reduction,
+      resident_ctas(made.work.ctas_per_sm, static_cast<std::size_t>(ctas * row_blocks)));
+  for (std::int64_t c = 0; c < ctas; ++c) {
+    for (int block = 0; block < row_blocks; ++block) {
+      made.work.ctas.push_back(parts_of(split, made.shape, add_warps, both_teams, c));
       for (launch_part& part : made.work.ctas.back()) {  // row blocks share no planes
-        if (part.group >= 0) part.group = part.group * kernel.row_blocks + block;
+        if (part.group >= 0) part.group = part.group * row_blocks + block;
       }
     }
   }
-  made.read = read_of(made.work, made.loop, kernel.row_blocks);
+  made.read = read_of(split, made.loop);
   return made;
 }
 

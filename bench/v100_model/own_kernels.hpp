@@ -20,10 +20,8 @@ namespace qpn::bench::v100 {
 struct own_kernel {
   format_id format;
   dtype code_type;
-  int row_tiles;       ///< of 8 rows, of one CTA
-  int row_blocks;      ///< CTAs side by side that read the same weights for other rows
-  int ctas_per_sm;     ///< resident
-  int max_m;           ///< 8 * row_tiles * row_blocks
+  int row_tiles;       ///< of 8 rows, of a row block
+  int max_m;           ///< more rows than 8 * row_tiles are several row blocks
   char const* name;    ///< "nvfp4 mt1"
   char const* symbol;  ///< in the SASS table
 };
@@ -41,6 +39,7 @@ struct own_kernel {
 struct own_launch {
   own_kernel const* kernel;
   sass_kernel const* sass;
+  shape_record shape;
   loop_record loop;
   reduction_record reduction;
   packed_layout layout;

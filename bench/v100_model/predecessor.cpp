@@ -39,6 +39,7 @@ loop_turn turn_of(predecessor_kernel kernel, std::int64_t k, int m) {
   int const row_tiles = m > row_tile ? 2 : 1;
   loop_turn turn;
   turn.dram_bytes = detail::warp_lanes * (nvfp4 ? codes_of_lane_nvfp4 + 1 : codes_of_lane_fp8);
+  turn.weight_bytes = turn.dram_bytes;
   turn.l2_bytes = turn.dram_bytes;
   turn.wavefronts = nvfp4 ? 3 : 4;
   for (int tile = 0; tile < row_tiles; ++tile) {

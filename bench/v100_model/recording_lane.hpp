@@ -22,6 +22,7 @@ class recording_lane {
   explicit recording_lane(int thread) : thread_(thread) {}
 
   [[nodiscard]] int thread() const { return thread_; }
+  [[nodiscard]] int row_block() const { return 0; }
   [[nodiscard]] std::vector<access> const& accesses() const { return accesses_; }
   [[nodiscard]] int products() const { return products_; }
 
@@ -33,6 +34,7 @@ class recording_lane {
   [[nodiscard]] T load(T const* p) {
     return global<T>(warp_access::kind::load, p);
   }
+  [[nodiscard]] detail::word4 load_words(detail::word4 const* p) { return load(p); }
   template <class T>
   [[nodiscard]] T shared_load(int offset) {
     keep(warp_access::kind::shared_load, sizeof(T), static_cast<std::uint64_t>(offset));
@@ -43,6 +45,7 @@ class recording_lane {
     keep(warp_access::kind::shared_store, sizeof(T), static_cast<std::uint64_t>(offset));
   }
   void sync_warp() {}
+  void sync_pair() {}
   void sync_block() {}
   void mma_m8n8k4(float (&)[8], std::uint32_t const (&)[2], std::uint32_t const (&)[2]) {
     ++products_;

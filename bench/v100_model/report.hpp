@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "rows.hpp"
+#include "support/text.hpp"
 
 namespace qpn::bench::v100 {
-
-/// A number with so many digits after the point.
-[[nodiscard]] std::string fixed(double value, int digits);
 
 /// An array of {shape, format, n, k, m, us, read_us, gb_s, registers, spills, instr_per_weight}.
 [[nodiscard]] std::string json_of(std::vector<model_row> const& rows);

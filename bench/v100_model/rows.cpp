@@ -21,6 +21,12 @@ constexpr model_shape shapes[] = {
 
 }  // namespace
 
+bottleneck model_row::busiest() const {
+  v100::launch const& work = launch.work;
+  auto const warps = static_cast<int>(work.ctas.front().front().turns.size());
+  return busiest_beside_dram(work.turn, warps * resident_ctas(work.ctas_per_sm, work.ctas.size()));
+}
+
 std::string_view format_name(model_shape const& shape) {
   if (shape.format != format_id::dense16) return to_string(shape.format);
   return shape.code_type == dtype::f16 ? "f16" : "bf16";
@@ -42,7 +48,8 @@ model_row make_row(sass_table const& table, model_shape const& shape, int m,
 std::vector<model_row> make_rows(sass_table const& table, fitted_constants const& constants) {
   std::vector<model_row> rows;
   for (model_shape const& shape : shapes) {
-    for (int const m : {1, 2, 4, 8, 16}) rows.push_back(make_row(table, shape, m, constants));
+    for (int const m : {1, 2, 4, 8, 16, 32, 64, 96})
+      rows.push_back(make_row(table, shape, m, constants));
   }
   return rows;
 }

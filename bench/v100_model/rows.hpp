@@ -8,6 +8,7 @@
 
 #include "constants.hpp"
 #include "own_kernels.hpp"
+#include "simulation.hpp"
 
 namespace qpn::bench::v100 {
 
@@ -21,7 +22,8 @@ struct model_shape {
   bool has_target;  ///< docs: modelled time at most `time_limit` of the modelled read
 };
 
-inline constexpr double time_limit = 1.11;
+/// Most that a time may be of the modelled read of the same bytes.
+[[nodiscard]] double time_limit(format_id format, int m);
 
 /// One line of the table: a shape and a number of rows.
 struct model_row {
@@ -34,6 +36,8 @@ struct model_row {
   [[nodiscard]] double bytes() const { return static_cast<double>(launch.layout.total_bytes); }
   [[nodiscard]] double gb_s() const { return bytes() / us * 1e-3; }
   [[nodiscard]] double ratio() const { return us / read_us; }
+  /// What is busiest beside memory while all warps run.
+  [[nodiscard]] bottleneck busiest() const;
   [[nodiscard]] double instructions_per_weight() const {
     return (*launch.sass)["instructions"] / (*launch.sass)["weights"];
   }
@@ -47,7 +51,7 @@ struct model_row {
 [[nodiscard]] model_row make_row(sass_table const& table, model_shape const& shape, int m,
                                  fitted_constants const& constants);
 
-/// All shapes with m = 1, 2, 4, 8 and 16.
+/// All shapes with m = 1, 2, 4, 8, 16, 32, 64 and 96.
 [[nodiscard]] std::vector<model_row> make_rows(sass_table const& table,
                                                fitted_constants const& constants);
 

@@ -32,7 +32,8 @@ std::array<named_time, 7> times_in_sm(loop_turn const& turn) {
 
 /// Cycles of one warp alone: its instructions, and the loads that the next turn waits for.
 double cycles_alone(loop_turn const& turn) {
-  return std::max(turn.stall_cycles, load_latency.value + turn.unhidden * turn.stall_cycles);
+  double const of_loads = load_latency.value + turn.unhidden * turn.stall_cycles;
+  return std::max(turn.stall_cycles, of_loads / turn.turns_ahead);
 }
 
 /// (sum of x^p)^(1/p), without overflow for large p.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/svg.hpp"
 #include "comparisons.hpp"
 #include "constants.hpp"
 #include "report.hpp"
@@ -6,6 +7,9 @@
 namespace qpn::bench::v100 {
 
 namespace {
+
+using svg::rectangle;
+using svg::text_at;
 
 constexpr double left = 210;
 constexpr double top = 70;
@@ -18,30 +22,21 @@ double x_of(double gb_s) {
   return left + plot_width * gb_s / largest_gb_s;
 }
 
-std::string text_at(double x, double y, char const* anchor, std::string const& words,
-                    char const* fill = "#222222") {
-  return "<text x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" text-anchor=\"" + anchor +
-         "\" fill=\"" + fill + "\">" + words + "</text>\n";
-}
-
-std::string rectangle(double x, double y, double width, double height, char const* fill) {
-  return "<rect x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" width=\"" + fixed(width, 1) +
-         "\" height=\"" + fixed(height, 1) + "\" fill=\"" + fill + "\"/>\n";
-}
-
 }  // namespace
 
 std::string svg_of(std::vector<model_row> const& rows) {
   std::string bars;
   double y = top;
   for (model_row const& row : rows) {
-    if (!row.shape.has_target || row.m == 2 || row.m == 4) continue;
+    if (!row.shape.has_target || row.m == 2 || row.m == 4 || row.m > 32) continue;
     double const read_gb_s_of_row = row.bytes() / row.read_us * 1e-3;
     bars += text_at(left - 8, y + bar_height - 2, "end",
                     std::string(format_name(row.shape)) + " " + shape_name(row.shape) +
                         ", m = " + std::to_string(row.m));
-    bars +=
-        rectangle(left, y, x_of(row.gb_s()) - left, bar_height, row.m <= 8 ? "#4472a8" : "#7fa8d1");
+    bars += rectangle(left, y, x_of(row.gb_s()) - left, bar_height,
+                      row.m <= 8    ? "#4472a8"
+                      : row.m <= 16 ? "#7fa8d1"
+                                    : "#a9c4e2");
     bars += rectangle(x_of(read_gb_s_of_row) - 1, y - 2, 2, bar_height + 4, "#c0392b");
     if (auto const time = predecessor_time(row.shape.format, row.shape.n, row.shape.k, row.m)) {
       bars +=
@@ -57,16 +52,14 @@ std::string svg_of(std::vector<model_row> const& rows) {
     axis += rectangle(x_of(gb_s), top - 6, 0.5, y - top + 6, "#bbbbbb");
     axis += text_at(x_of(gb_s), y + 16, "middle", std::to_string(gb_s));
   }
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + fixed(width, 0) + "\" height=\"" +
-         fixed(height, 0) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +
-         rectangle(0, 0, width, height, "#ffffff") +
-         text_at(20, 24, "start", "GB/s of packed weights on a V100-SXM2: modelled, not measured") +
-         text_at(
-             20, 44, "start",
-             "Red: the modelled read of the same bytes. Black: the predecessor, measured, where "
-             "published. Read ceiling: " +
-                 fixed(read_gb_s.value, 0) + " GB/s") +
-         axis + bars + "</svg>\n";
+  return svg::document(
+      width, height,
+      text_at(20, 24, "start", "GB/s of packed weights on a V100-SXM2: modelled, not measured") +
+          text_at(20, 44, "start",
+                  "Red: the modelled read of the same bytes. Black: the predecessor, measured, "
+                  "where published. Read ceiling: " +
+                      fixed(read_gb_s.value, 0) + " GB/s") +
+          axis + bars);
 }
 
 }  // namespace qpn::bench::v100

@@ -23,6 +23,17 @@ QPN_KERNEL __launch_bounds__(word_threads) void dequantize_kernel(dequantize_par
   dequantize_program<Format>(lane, params);
 }
 
+/// Launches what check_dequantize has passed.
+template <class Format>
+[[nodiscard]] static status launch_dequantize(dequantize_params const& params,
+                                              cudaStream_t stream) noexcept {
+  auto const blocks = static_cast<unsigned>(
+      units_of_rows<Format>(params.weight.layout, params.first_row, params.rows));
+  return launch_outcome(launch(&dequantize_kernel<Format>, blocks, word_threads, 0, stream, params),
+                        "dequantize: the launch failed",
+                        "dequantize: this program was not compiled for the device's architecture");
+}
+
 }  // namespace detail
 
 /// out[i, j] = weight (first_row + i, j) as a number, row-major, for rows [first_row, first_row +
@@ -50,17 +61,17 @@ template <class Format>
 [[nodiscard]] static status dequantize(packed_weight const& weight, std::int64_t first_row,
                                        std::int64_t rows, void* out, dtype out_type,
                                        std::int64_t ldo, cudaStream_t stream) noexcept {
-  detail::dequantize_params params{weight, first_row, rows, out, out_type, ldo, false};
+  detail::dequantize_params params;
+  params.weight = weight;
+  params.first_row = first_row;
+  params.rows = rows;
+  params.out = out;
+  params.out_type = out_type;
+  params.ldo = ldo;
   if (status const checked = detail::check_dequantize<Format>(params); !checked.ok()) {
     return checked;
   }
-  auto const blocks =
-      static_cast<unsigned>(detail::units_of_rows<Format>(weight.layout, first_row, rows));
-  return detail::launch_outcome(
-      detail::launch(&detail::dequantize_kernel<Format>, blocks, detail::word_threads, 0, stream,
-                     params),
-      "dequantize: the launch failed",
-      "dequantize: this program was not compiled for the device's architecture");
+  return detail::launch_dequantize<Format>(params, stream);
 }
 
 }  // namespace qpn

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/candidates.hpp"
 #include "qpn/detail/alignment.hpp"
+#include "qpn/detail/dense_panels.hpp"
 #include "qpn/detail/epilogue.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/device_info.hpp"
@@ -21,26 +23,51 @@
 
 namespace qpn {
 
-/// Rows of x that one launch takes, on layout sm80_mma16; on sm70_quadpair 16.
+/// Rows of x up to which a row's bits depend neither on m nor on its place: those of the kernels
+/// that read a weight from device memory once.
 inline constexpr std::int64_t gemm_max_m = 96;
 
-/// The same for a layout.
-[[nodiscard]] constexpr std::int64_t gemm_max_m_of(layout_id id) noexcept {
-  return id == layout_id::sm80_mma16 ? gemm_max_m : 16;
-}
+/// Rows of x that one call takes.
+inline constexpr std::int64_t gemm_wide_max_m = std::int64_t{1} << 30;
+
+/// Rows of x that one launch of gemm_algorithm::simt takes.
+inline constexpr std::int64_t gemm_simt_max_m = 3;
+
+/// Rows of x that one launch takes where it lists more than one candidate.
+inline constexpr std::int64_t gemm_candidates_max_m = 16;
+
+/// What multiplies. Nothing but an explicit request makes a plan take simt.
+enum class gemm_algorithm : std::uint8_t {
+  tensor_core,  ///< matrix instructions
+  /// fp32 FMAs, for m up to gemm_simt_max_m: runs natively on every GPU. Its sums are more exact,
+  /// |error| <= k 2^-24 sum |x w'|, and not the bits of tensor_core. Among calls with simt a row's
+  /// bits are the same for every m and place; do not mix the two where a row must keep its bits.
+  simt,
+};
 
 /// What is to be computed; with the packed layout it decides the plan.
 struct gemm_problem {
-  std::int64_t max_m = 16;  ///< most rows of any call with this plan, 0 to gemm_max_m_of its layout
+  /// Most rows of any call with this plan: 0 to gemm_wide_max_m, with simt to gemm_simt_max_m.
+  std::int64_t max_m = gemm_max_m;
+  gemm_algorithm algorithm = gemm_algorithm::tensor_core;
   dtype y_type = dtype::f16;  ///< f16, bf16 or f32
   activation act = activation::none;
   overflow_policy overflow = overflow_policy::saturate;  ///< of f16 and bf16 results
-  bool argmax = false;  ///< calls give the best column of each row; y may then be null
+  /// Calls list so many best columns of each row (candidates.hpp), and y may be null: 0 none, 1 the
+  /// argmax with max_m up to gemm_max_m, up to max_candidates with max_m up to
+  /// gemm_candidates_max_m.
+  int candidates = 0;
+  /// Of gemm_dense: workspace bytes for panels of dequantised weights, as dense_panel_bytes counts
+  /// them; 0: no panels, the fused kernels take every m.
+  std::size_t dense_bytes = 0;
+  /// Of gemm_dense: rows from which on calls go through panels, above gemm_max_m; 0: by the device.
+  std::int64_t dense_min_m = 0;
 };
 
 [[nodiscard]] constexpr bool operator==(gemm_problem const& a, gemm_problem const& b) noexcept {
-  return a.max_m == b.max_m && a.y_type == b.y_type && a.act == b.act && a.overflow == b.overflow &&
-         a.argmax == b.argmax;
+  return a.max_m == b.max_m && a.algorithm == b.algorithm && a.y_type == b.y_type &&
+         a.act == b.act && a.overflow == b.overflow && a.candidates == b.candidates &&
+         a.dense_bytes == b.dense_bytes && a.dense_min_m == b.dense_min_m;
 }
 
 /// How calls of one problem run on one weight's layout and one device. Made by make_gemm_plan; a
@@ -49,38 +76,34 @@ template <class Format>
 struct gemm_plan {
   gemm_problem problem;
   packed_layout layout;
-  gemm_arch arch = gemm_arch::sm70;
   bool emulated = false;
+  std::int32_t sm_count = 0;     ///< of the device
+  std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
+  std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
   std::size_t workspace_bytes = 0;
   /// The first bytes of the workspace, which init_workspace sets to 0.
   std::size_t workspace_zero_bytes = 0;
 };
 
-/// The method of a call with m rows: the fewest row tiles that hold them.
-[[nodiscard]] constexpr gemm_method method_of(std::int64_t m) noexcept {
-  return m <= 8    ? gemm_method::mt1
-         : m <= 16 ? gemm_method::mt2
-         : m <= 32 ? gemm_method::mt4
-         : m <= 64 ? gemm_method::mt8
-                   : gemm_method::mt12;
+/// Whether calls with m rows go through dequantised panels: gemm_dense runs them, gemm does not.
+template <class Format>
+[[nodiscard]] constexpr bool uses_panels(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
+  return plan.panel_rows != 0 && m >= plan.dense_min_m;
 }
 
-/// Row tiles of 8 rows of x of a method.
-[[nodiscard]] constexpr int row_tiles_of(gemm_method method) noexcept {
-  switch (method) {
-    case gemm_method::mt1: return 1;
-    case gemm_method::mt2: return 2;
-    case gemm_method::mt4: return 4;
-    case gemm_method::mt8: return 8;
-    case gemm_method::mt12: break;
-  }
-  return 12;
-}
-
-/// The route of a call with m rows, 1 <= m <= max_m.
+/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
+/// two, up to gemm_max_m four for each row block of 32. Panels need no matrix instruction of ours,
+/// so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return {plan.arch, operand_of(plan.layout.code_type), method_of(m), plan.emulated};
+  gemm_operand const operand = operand_of(plan.layout.code_type);
+  if (uses_panels(plan, m)) return {gemm_arch::sm70, operand, gemm_method::dense, false};
+  gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
+                             : m > gemm_max_m                               ? gemm_method::wide
+                             : m > 16                                       ? gemm_method::mt4
+                             : m > 8                                        ? gemm_method::mt2
+                                                                            : gemm_method::mt1;
+  return {gemm_arch::sm70, operand, method, plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -96,64 +119,131 @@ struct gemm_args {
       nullptr;           ///< f16 [m, k], row-major, 2-byte aligned; 16 where ldx % 8 == 0 is best
   std::int64_t ldx = 0;  ///< >= k
   packed_weight weight;  ///< of the plan's layout, 128-byte aligned
-  void* y = nullptr;     ///< y_type [m, columns_of_y], row-major; null only with argmax
+  void* y = nullptr;     ///< y_type [m, columns_of_y], row-major; null only with candidates
   std::int64_t ldy = 0;  ///< >= columns_of_y
   float const* bias = nullptr;       ///< [n], or null
   void const* residual = nullptr;    ///< residual_type [m, columns_of_y], or null; may be y itself
   dtype residual_type = dtype::f16;  ///< f16, bf16 or f32
   std::int64_t ld_residual = 0;      ///< >= columns_of_y
-  std::int32_t* argmax_ids = nullptr;  ///< [m]; with argmax
-  float* argmax_values = nullptr;      ///< [m], or null
-  std::int64_t argmax_n = 0;           ///< only columns below it are chosen; 0: all n
-  gemm_census* census = nullptr;       ///< host memory, or null
-  /// The kernel may begin while the stream's last kernel still runs, and reads the weight before it
-  /// has ended: that kernel must not write the weight, nor share this call's workspace. Needs
-  /// compute capability 9.0; it has no effect unless that kernel allows it (this library's do so
-  /// when they were launched with this flag).
-  bool overlap_previous = false;
+  std::int32_t* candidate_ids = nullptr;  ///< [m][candidates]; with candidates
+  float* candidate_values = nullptr;      ///< [m][candidates], or null
+  std::int32_t first_id = 0;              ///< id of column 0, >= 0: where a shard begins
+  /// Columns with this id and beyond are never chosen; ids are below 2^31 - 1 in any case.
+  std::int32_t id_limit = (std::numeric_limits<std::int32_t>::max)();
+  gemm_census* census = nullptr;  ///< host memory, or null
 };
+
+/// The bytes that panels of `rows` weight rows take in the workspace of calls with up to max_m
+/// rows: what a caller may offer as gemm_problem::dense_bytes. The largest value where they exceed
+/// 64 bits.
+/// @param layout  a valid layout
+/// @param rows    >= 1; counts as the next multiple of 64, and not beyond the weight's rows
+[[nodiscard]] constexpr std::size_t dense_panel_bytes(packed_layout const& layout,
+                                                      std::int64_t max_m,
+                                                      std::int64_t rows) noexcept {
+  std::int64_t const units = ((rows < layout.n ? rows : layout.n) - 1) / detail::panel_unit + 1;
+  std::int64_t bytes = 0;
+  bool const fits = layout.k < (std::int64_t{1} << 31) && max_m <= gemm_wide_max_m &&
+                    detail::checked_multiply(units * detail::panel_unit,
+                                             detail::panel_row_bytes(layout, max_m), bytes);
+  return fits ? static_cast<std::size_t>(bytes) : (std::numeric_limits<std::size_t>::max)();
+}
 
 namespace detail {
 
-/// Most shared memory in bytes of a block of the kernels of layout sm80_mma16; their policies
-/// (arch/sm80/gemm_policy.hpp) keep to it.
-[[nodiscard]] constexpr int mma16_shared_bytes(gemm_arch arch, gemm_method method) noexcept {
-  if (arch == gemm_arch::sm90) return 227 * 1024;
-  return row_tiles_of(method) <= 4 ? 99 * 1024 : 163 * 1024;
+/// Rows of x that one CTA has where m > 16: a row block.
+inline constexpr std::int64_t row_block_m = 32;
+
+[[nodiscard]] constexpr std::int64_t row_blocks_of(std::int64_t m) noexcept {
+  return m > row_block_m ? (m - 1) / row_block_m + 1 : 1;
 }
 
-/// Whether the kernels of sm90 fit: those of sm80 run on the other devices.
-[[nodiscard]] constexpr bool has_large_shared_memory(device_info const& device) noexcept {
-  return device.compute_capability >= 90 &&
-         device.shared_bytes_per_block >= mma16_shared_bytes(gemm_arch::sm90, gemm_method::mt1);
-}
-
-/// The workspace of a plan: tickets and keys, which are 0 between launches, then the CTAs' planes.
+/// The workspace of a plan's narrow calls: tickets and keys, which are 0 between launches, then the
+/// planes and lists. Rows: max_m, rounded up to whole row tiles of 8 or 16, or row blocks.
 struct gemm_workspace {
-  std::uint32_t* tickets;        ///< [tile groups]
-  std::uint32_t* argmax_ticket;  ///< [1]
-  std::uint64_t* argmax_keys;    ///< [rows]
-  float* planes;                 ///< [ctas][2][rows][weight rows of a tile group]
+  std::uint32_t* tickets;           ///< [row blocks][tile groups]
+  std::uint32_t* candidate_ticket;  ///< [row blocks]
+  std::uint64_t* best_keys;         ///< [rows]
+  float* planes;                    ///< [ctas][2][rows][64], or for each row block with its rows
+  std::uint64_t* candidate_lists;   ///< [ctas][16][candidates] where there is more than one
   std::size_t zero_bytes;
   std::size_t bytes;
 };
 
+/// The most rows of a call that the narrow kernels take, and their workspace is for.
+[[nodiscard]] constexpr std::int64_t narrow_max_m(gemm_problem const& problem) noexcept {
+  return problem.max_m < gemm_max_m ? problem.max_m : gemm_max_m;
+}
+
 /// The zero part takes `zero_bytes` where that is more than it needs.
-/// @param group_n  weight rows of a tile group of the split
-[[nodiscard]] inline gemm_workspace place_workspace(work_split const& split, std::int64_t max_m,
-                                                    std::byte* base, std::size_t zero_bytes,
-                                                    std::int64_t group_n = 64) noexcept {
-  std::int64_t const rows = std::int64_t{8} * row_tiles_of(method_of(max_m));
+[[nodiscard]] inline gemm_workspace place_workspace(work_split const& split,
+                                                    gemm_problem const& problem, std::byte* base,
+                                                    std::size_t zero_bytes) noexcept {
+  std::int64_t const max_m = narrow_max_m(problem);
+  std::int64_t const blocks = row_blocks_of(max_m);
+  std::int64_t const rows = max_m > 16 ? blocks * row_block_m : max_m > 8 ? 16 : 8;
   workspace_cursor cursor(base);
   gemm_workspace placed{};
-  placed.tickets = cursor.take<std::uint32_t>(split.tile_groups);
-  placed.argmax_ticket = cursor.take<std::uint32_t>(1);
-  placed.argmax_keys = cursor.take<std::uint64_t>(rows);
+  placed.tickets = cursor.take<std::uint32_t>(blocks * split.tile_groups);
+  placed.candidate_ticket = cursor.take<std::uint32_t>(blocks);
+  placed.best_keys = cursor.take<std::uint64_t>(rows);
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
-  placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * group_n);
+  placed.planes = cursor.take<float>(std::int64_t{split.ctas} * 2 * rows * 64);
+  if (problem.candidates > 1) {
+    placed.candidate_lists =
+        cursor.take<std::uint64_t>(std::int64_t{split.ctas} * rows * problem.candidates);
+  }
   placed.bytes = cursor.used();
   return placed;
+}
+
+/// Rows from which on panels are taken where the caller offers some. On Volta that is an estimate,
+/// not a measurement: docs/sm70_gemm_wide.md. Where m8n8k4 is emulated any GEMM is faster.
+[[nodiscard]] constexpr std::int64_t default_dense_min_m(bool emulated) noexcept {
+  return emulated ? gemm_max_m + 1 : 2048;
+}
+
+/// What a plan with rows beyond the narrow kernels must keep, and its panels.
+template <class Format>
+[[nodiscard]] status plan_many_rows(gemm_plan<Format>& plan) noexcept {
+  gemm_problem const& problem = plan.problem;
+  packed_layout const& layout = plan.layout;
+  constexpr std::int64_t most_blocks = (std::numeric_limits<std::int32_t>::max)();
+  if (problem.dense_min_m != 0 && problem.dense_min_m <= gemm_max_m) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: dense_min_m must be above gemm_max_m, or 0 for the device's own"};
+  }
+  plan.dense_min_m =
+      problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan.emulated);
+  if (problem.max_m <= gemm_max_m) return {};
+  if (problem.candidates != 0) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: candidates need max_m to be at most gemm_max_m"};
+  }
+  if (layout.k > most_blocks) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: k must be below 2^31 where max_m is above gemm_max_m"};
+  }
+  if ((problem.max_m / 64 + 1) * (layout.padded_n / 256 + 1) > most_blocks) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: max_m by n are more than 2^31 - 1 blocks of 64 rows by 256 columns"};
+  }
+  if (problem.dense_bytes == 0 || problem.max_m < plan.dense_min_m) return {};
+  plan.panel_rows = choose_panel_rows(layout, problem.max_m, problem.dense_bytes);
+  if (plan.panel_rows == 0) {
+    return {status_code::workspace_too_small, 0,
+            "gemm plan: dense_bytes is less than panels of 64 weight rows take, see "
+            "dense_panel_bytes"};
+  }
+  if (dense_epilogue_blocks(plan.panel_rows / panel_unit, problem.max_m) > most_blocks) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: max_m by the rows of a panel are more than 2^31 - 1 blocks"};
+  }
+  std::size_t const bytes = plan.workspace_zero_bytes +
+                            place_panels(layout, problem.max_m, plan.panel_rows, nullptr).bytes;
+  if (bytes > plan.workspace_bytes) plan.workspace_bytes = bytes;
+  return {};
 }
 
 [[nodiscard]] constexpr bool is_y_type(dtype type) noexcept {
@@ -212,23 +302,23 @@ template <class Format>
   if (args.x == nullptr || args.weight.data == nullptr) {
     return {status_code::invalid_value, 0, "gemm: x or the weight is null"};
   }
-  if (plan.problem.argmax ? args.argmax_ids == nullptr : args.y == nullptr) {
-    return {status_code::invalid_value, 0, "gemm: y is null, or argmax_ids in a plan with argmax"};
+  if (plan.problem.candidates != 0 ? args.candidate_ids == nullptr : args.y == nullptr) {
+    return {status_code::invalid_value, 0,
+            "gemm: y is null, or candidate_ids in a plan with candidates"};
   }
   if (args.residual != nullptr && (args.y == nullptr || !is_y_type(args.residual_type))) {
     return {status_code::invalid_value, 0, "gemm: a residual needs y and type f16, bf16 or f32"};
   }
-  if (args.overlap_previous && plan.arch != gemm_arch::sm90) {
-    return {status_code::unsupported_arch, 0,
-            "gemm: overlap_previous needs a plan for compute capability 9.0 or newer"};
-  }
-  if (args.argmax_n < 0 || args.argmax_n > plan.layout.n) {
-    return {status_code::invalid_shape, 0, "gemm: argmax_n must be between 0 and n"};
+  if (plan.problem.candidates != 0 &&
+      (args.first_id < 0 ||
+       plan.layout.n > (std::numeric_limits<std::int32_t>::max)() - args.first_id)) {
+    return {status_code::invalid_shape, 0,
+            "gemm: first_id must be at least 0, and the ids of all columns below 2^31 - 1"};
   }
   if (!is_aligned_to(128, args.weight.data) || !is_element_aligned(args.x, dtype::f16) ||
       !is_element_aligned(args.y, plan.problem.y_type) ||
       !is_element_aligned(args.residual, args.residual_type) || !is_aligned_to(4, args.bias) ||
-      !is_aligned_to(4, args.argmax_ids) || !is_aligned_to(4, args.argmax_values)) {
+      !is_aligned_to(4, args.candidate_ids) || !is_aligned_to(4, args.candidate_values)) {
     return {status_code::misaligned, 0,
             "gemm: the weight must be 128-byte aligned, all else to its elements"};
   }
@@ -242,16 +332,18 @@ template <class Format>
 /// @param layout  from make_packed_layout for a GPU, of format Format
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
-/// @return invalid_value: not a valid layout for GPUs; unsupported_format: another format, or a
-///         y_type that is none; invalid_shape: max_m outside 0..gemm_max_m_of the layout, or
-///         silu_gate with n not a multiple of 64; unsupported_arch: compute capability below 70,
-///         for sm80_mma16 below 80, or less shared memory in a block than the kernel for max_m
-///         needs
+/// @return invalid_value: not a valid sm70_quadpair layout, or candidates outside 0..64;
+///         unsupported_format: another format, or a y_type that is none; invalid_shape: max_m
+///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
+///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
+///         silu_gate with candidates or n not a multiple of 64, or dense_min_m not above
+///         gemm_max_m; workspace_too_small: dense_bytes for less than 64 rows of a panel;
+///         unsupported_arch: compute capability below 70
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
-  if (!is_valid(layout) || layout.id == layout_id::cpu_tile32) {
-    return {status_code::invalid_value, 0, "gemm plan: the layout is no valid one for GPUs"};
+  if (!is_valid(layout) || layout.id != layout_id::sm70_quadpair) {
+    return {status_code::invalid_value, 0, "gemm plan: the layout is no valid sm70_quadpair"};
   }
   if (layout.format != Format::id) {
     return {status_code::unsupported_format, 0, "gemm plan: the layout has another format"};
@@ -259,36 +351,40 @@ template <class Format>
   if (!detail::is_y_type(problem.y_type)) {
     return {status_code::unsupported_format, 0, "gemm plan: y must be f16, bf16 or f32"};
   }
-  if (problem.max_m < 0 || problem.max_m > gemm_max_m_of(layout.id)) {
-    return {status_code::invalid_shape, 0,
-            "gemm plan: max_m must be between 0 and 96, on sm70_quadpair 16"};
+  if (problem.max_m < 0 || problem.max_m > gemm_wide_max_m) {
+    return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 2^30"};
   }
-  if (problem.act == activation::silu_gate && (layout.n % (2 * tile_n) != 0 || problem.argmax)) {
+  bool const simt = problem.algorithm == gemm_algorithm::simt;
+  if (simt && problem.max_m > gemm_simt_max_m) {
     return {status_code::invalid_shape, 0,
-            "gemm plan: silu_gate needs n to be a multiple of 64 and no argmax"};
+            "gemm plan: the algorithm simt takes at most 3 rows, so max_m must be between 0 and 3"};
   }
-  bool const mma16 = layout.id == layout_id::sm80_mma16;
-  if (device.compute_capability < (mma16 ? 80 : 70)) {
-    return {status_code::unsupported_arch, 0,
-            "gemm plan: needs compute capability 7.0 or newer, layout sm80_mma16 8.0"};
+  if (problem.act == activation::silu_gate &&
+      (layout.n % (2 * tile_n) != 0 || problem.candidates != 0)) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: silu_gate needs n to be a multiple of 64 and no candidates"};
+  }
+  if (problem.candidates < 0 || problem.candidates > max_candidates) {
+    return {status_code::invalid_value, 0, "gemm plan: candidates must be between 0 and 64"};
+  }
+  if (problem.candidates > 1 && problem.max_m > gemm_candidates_max_m) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: more than one candidate is listed for at most 16 rows, so max_m must be "
+            "between 0 and 16"};
+  }
+  if (device.compute_capability < 70) {
+    return {status_code::unsupported_arch, 0, "gemm plan: needs compute capability 7.0 or newer"};
   }
   gemm_plan<Format> plan;
   plan.problem = problem;
   plan.layout = layout;
-  plan.arch = !mma16                                    ? gemm_arch::sm70
-              : detail::has_large_shared_memory(device) ? gemm_arch::sm90
-                                                        : gemm_arch::sm80;
-  if (mma16 && device.shared_bytes_per_block <
-                   detail::mma16_shared_bytes(plan.arch, method_of(problem.max_m))) {
-    return {status_code::unsupported_arch, 0,
-            "gemm plan: a block of the device has less shared memory than max_m rows need"};
-  }
-  plan.emulated = !mma16 && device.compute_capability >= 80;
+  plan.emulated = !simt && device.compute_capability >= 80;
+  plan.sm_count = device.sm_count;
   detail::gemm_workspace const placed =
-      detail::place_workspace(detail::split_of<Format>(layout), problem.max_m, nullptr, 0,
-                              detail::groups_per_unit(layout.id) * 64);
+      detail::place_workspace(detail::split_of<Format>(layout), problem, nullptr, 0);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
+  if (status const planned = detail::plan_many_rows(plan); !planned.ok()) return planned;
   out = plan;
   return {};
 }

@@ -3,6 +3,7 @@
 
 // Everything of qpn that a plain C++17 compiler takes. Code that needs one part includes that part.
 
+#include "qpn/candidates.hpp"
 #include "qpn/config.hpp"
 #include "qpn/cpu/gemm.hpp"
 #include "qpn/cpu/isa.hpp"

@@ -49,6 +49,19 @@ void expect_exact_cover(work_split const& split) {
   }
 }
 
+/// Checks halves_alike against what it says of every unit.
+void expect_halves_are_alike_as_told(work_split const& split) {
+  bool alike = split.ctas % 2 == 0;
+  for (std::int32_t c = 0; alike && c < split.ctas / 2; ++c) {
+    std::int64_t const other = c + split.ctas / 2;
+    alike = split.first_unit(other) - split.first_unit(c) == split.units() / 2 &&
+            split.last_unit(other) - split.last_unit(c) == split.units() / 2 &&
+            split.units() / 2 % split.steps == 0 && split.units() % 2 == 0;
+  }
+  EXPECT_EQ(split.halves_alike(), alike)
+      << split.tile_groups << " groups, " << split.steps << " steps, " << split.ctas << " CTAs";
+}
+
 /// Mean over maximum of the units per multiprocessor, CTAs dealt in turn.
 double balance(work_split const& split, int sm_count) {
   std::vector<std::int64_t> units(static_cast<std::size_t>(sm_count));
@@ -67,6 +80,7 @@ TEST(work_split, small_shapes_are_covered_exactly_once_for_every_count_of_ctas) 
     for (std::int64_t steps = 1; steps <= 7; ++steps) {
       for (std::int32_t ctas = 1; ctas <= groups * steps; ++ctas) {
         expect_exact_cover({groups, steps, ctas});
+        expect_halves_are_alike_as_told({groups, steps, ctas});
       }
     }
   }
@@ -80,6 +94,7 @@ TEST(work_split, random_shapes_are_covered_exactly_once) {
     std::int64_t const steps = random.integer(1, 90);
     auto const sm_count = static_cast<std::int32_t>(random.integer(1, 200));
     expect_exact_cover({groups, steps, choose_ctas(groups * steps, sm_count)});
+    expect_halves_are_alike_as_told({groups, steps, choose_ctas(groups * steps, sm_count)});
   }
 }
 
@@ -132,6 +147,7 @@ TEST(work_split, tp4_shapes_of_the_target_model_are_balanced_on_a_v100) {
     });
     expect_exact_cover(split);
     EXPECT_GE(balance(split, 80), 0.97) << each.name << ", " << layout.ctas << " CTAs";
+    EXPECT_TRUE(split.halves_alike()) << each.name << ": two teams share what they stage of x";
   }
 }
 

@@ -12,65 +12,36 @@
 #include <vector>
 
 #include "gpu/gemm_call.hpp"
+#include "support/gemm_bound.hpp"
 
 // What qpn::gemm promises of each element of y, computed in fp64.
 
 namespace qpn::test {
 
-/// An exact value and how far from it a computed one may be.
-struct bounded {
-  double value = 0.0;
-  double bound = 0.0;
-};
-
 /// The sums of a weight row with each row of x, scaled, plus bias.
 [[nodiscard]] inline std::vector<bounded> bounded_sums(gpu_weight const& weight,
+                                                       gemm_algorithm algorithm,
                                                        gemm_operands const& operands,
                                                        std::int64_t row) {
   auto const k = static_cast<std::size_t>(weight.layout().k);
   std::vector<double> const w = weight.row(row);
-  // A bf16 weight below 2^-25 is rounded to a multiple of 2^-32.
-  double const weight_error = weight.layout().code_type == dtype::bf16 ? 0x1p-33 : 0.0;
   std::vector<bounded> sums;
   for (std::size_t i = 0; i < static_cast<std::size_t>(operands.m); ++i) {
-    double sum = 0.0;
-    double magnitude = 0.0;
-    double x_magnitude = 0.0;
+    exact_sum exact;
     for (std::size_t j = 0; j < k; ++j) {
       auto const x = static_cast<double>(decode_f16(operands.x[i * k + j]));
-      sum += x * w[j];
-      magnitude += std::abs(x * w[j]);
-      x_magnitude += std::abs(x);
+      exact.sum += x * w[j];
+      exact.magnitude += std::abs(x * w[j]);
+      exact.x_magnitude += std::abs(x);
     }
     double const bias = operands.bias.empty()
                             ? 0.0
                             : static_cast<double>(operands.bias[static_cast<std::size_t>(row)]);
-    // Scaling and bias round once each.
-    sums.push_back({sum + bias, 2.0 * static_cast<double>(k) * 0x1p-24 * magnitude +
-                                    weight_error * x_magnitude +
-                                    0x1p-22 * (std::abs(sum) + std::abs(bias))});
+    double const roundings = algorithm == gemm_algorithm::simt ? 1.0 : 2.0;
+    sums.push_back(
+        bounded_sum(exact, weight.layout().k, weight.layout().code_type, bias, roundings));
   }
   return sums;
-}
-
-/// silu(gate) * up. The slope of silu is at most 1.1, the relative error of its fp32 value 2^-20.
-[[nodiscard]] inline bounded bounded_silu_gate(bounded gate, bounded up) {
-  double const silu = gate.value / (1.0 + std::exp(-gate.value));
-  double const value = silu * up.value;
-  return {value, 1.1 * gate.bound * (std::abs(up.value) + up.bound) + up.bound * std::abs(silu) +
-                     0x1p-20 * std::abs(value)};
-}
-
-/// A bounded value once it is rounded and saturated to a type.
-[[nodiscard]] inline bounded rounded_to(bounded exact, dtype type) {
-  double const largest = type == dtype::f16   ? 65504.0
-                         : type == dtype::f32 ? 0x1.fffffep127
-                                              : 0x1.fep127;
-  double const unit = type == dtype::f16 ? 0x1p-11 : type == dtype::f32 ? 0x1p-23 : 0x1p-8;
-  double const value = std::clamp(exact.value, -largest, largest);
-  // 2^-25 is half of the smallest f16.
-  return {value, exact.bound + unit * (std::abs(value) + exact.bound) +
-                     (type == dtype::f16 ? 0x1p-25 : 0.0) + 0x1p-126};
 }
 
 /// The promise for column j of each row of y.
@@ -80,16 +51,16 @@ struct bounded {
   gpu_weight const& weight = gemm.weight();
   bool const gated = gemm.problem().act == activation::silu_gate;
   std::int64_t const row = gated ? j / tile_n * 2 * tile_n + j % tile_n : j;
-  std::vector<bounded> column = bounded_sums(weight, operands, row);
+  gemm_algorithm const algorithm = gemm.problem().algorithm;
+  std::vector<bounded> column = bounded_sums(weight, algorithm, operands, row);
   std::vector<bounded> const up =
-      gated ? bounded_sums(weight, operands, row + tile_n) : std::vector<bounded>();
+      gated ? bounded_sums(weight, algorithm, operands, row + tile_n) : std::vector<bounded>();
   for (std::size_t i = 0; i < column.size(); ++i) {
     if (gated) column[i] = bounded_silu_gate(column[i], up[i]);
     if (!operands.residual.empty()) {
       auto const at = static_cast<std::int64_t>(i) * gemm.columns() + j;
-      double const residual = static_cast<double>(operands.residual[static_cast<std::size_t>(at)]);
-      column[i].value += residual;
-      column[i].bound += 0x1p-23 * std::abs(residual);
+      column[i] = with_residual(
+          column[i], static_cast<double>(operands.residual[static_cast<std::size_t>(at)]));
     }
     column[i] = rounded_to(column[i], gemm.problem().y_type);
   }

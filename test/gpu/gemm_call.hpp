@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "gpu/device_memory.hpp"
+#include "gpu/gemm_dense_launch.hpp"
 #include "gpu/gemm_launch.hpp"
 #include "support/published_weight.hpp"
 #include "support/random.hpp"
@@ -91,7 +93,7 @@ class gpu_weight {
   return gpu_weight(published_weight(kind, rows, k, random), sm_count);
 }
 
-/// A plan and its workspace.
+/// A plan and its workspace. Calls are those of gemm_dense where the problem offers panels.
 class gpu_gemm {
  public:
   gpu_gemm(gpu_weight const& weight, gemm_problem const& problem)
@@ -118,7 +120,11 @@ class gpu_gemm {
 
   [[nodiscard]] status launch(gemm_args const& args, cudaStream_t stream) const {
     return std::visit(
-        [&](auto const& plan) { return launch_gemm(plan, args, workspace(), stream); }, plan_);
+        [&](auto const& plan) {
+          return problem_.dense_bytes != 0 ? launch_gemm_dense(plan, args, workspace(), stream)
+                                           : launch_gemm(plan, args, workspace(), stream);
+        },
+        plan_);
   }
 
   /// "sm70/nvfp4/mt2"
@@ -154,7 +160,8 @@ struct gemm_operands {
   dtype residual_type = dtype::f32;
   bool in_place = false;  ///< y is the residual, of y's type
   bool with_y = true;
-  std::int64_t argmax_n = 0;
+  std::int32_t first_id = 0;
+  std::int32_t id_limit = std::numeric_limits<std::int32_t>::max();
 };
 
 /// Random rows of k; some of their elements are multiplied by `outlier` and clamped to 6e4.
@@ -167,6 +174,20 @@ struct gemm_operands {
     x.push_back(encode_f16(std::clamp(value, -60000.0F, 60000.0F)));
   }
   return x;
+}
+
+[[nodiscard]] inline gemm_operands random_operands(gpu_weight const& weight, std::int64_t m,
+                                                   random_source& random) {
+  gemm_operands operands;
+  operands.m = m;
+  operands.x = random_x(m, weight.layout().k, random);
+  return operands;
+}
+
+[[nodiscard]] inline gemm_problem f32_problem() {
+  gemm_problem problem;
+  problem.y_type = dtype::f32;
+  return problem;
 }
 
 /// The element with these bits; f16 and bf16 in the lower half.
@@ -189,9 +210,9 @@ struct gemm_operands {
 }
 
 struct gemm_result {
-  std::vector<std::uint32_t> y;  ///< bits of [m, columns]
-  std::vector<std::int32_t> argmax_ids;
-  std::vector<float> argmax_values;
+  std::vector<std::uint32_t> y;             ///< bits of [m, columns]
+  std::vector<std::int32_t> candidate_ids;  ///< [m][candidates]
+  std::vector<float> candidate_values;
 };
 
 /// A matrix on the GPU whose rows are ld elements apart; ends with the last element.
@@ -257,8 +278,9 @@ class gpu_call {
            operands.x_shift),
         y_(m_, gemm.columns(), gemm.columns() + 3, gemm.problem().y_type),
         bias_(operands.bias.size() * sizeof(float)),
-        ids_(static_cast<std::size_t>(m_) * sizeof(std::int32_t)),
-        values_(static_cast<std::size_t>(m_) * sizeof(float)) {
+        entries_(static_cast<std::size_t>(m_ * gemm.problem().candidates)),
+        ids_(entries_ * sizeof(std::int32_t)),
+        values_(entries_ * sizeof(float)) {
     x_.upload({operands.x.begin(), operands.x.end()});
     args_.m = m_;
     args_.x = x_.data();
@@ -271,10 +293,11 @@ class gpu_call {
       args_.bias = reinterpret_cast<float const*>(bias_.data());
     }
     if (!operands.residual.empty()) add_residual(operands);
-    if (gemm.problem().argmax) {
-      args_.argmax_ids = reinterpret_cast<std::int32_t*>(ids_.data());
-      args_.argmax_values = reinterpret_cast<float*>(values_.data());
-      args_.argmax_n = operands.argmax_n;
+    if (gemm.problem().candidates != 0) {
+      args_.candidate_ids = reinterpret_cast<std::int32_t*>(ids_.data());
+      args_.candidate_values = reinterpret_cast<float*>(values_.data());
+      args_.first_id = operands.first_id;
+      args_.id_limit = operands.id_limit;
     }
   }
 
@@ -292,11 +315,11 @@ class gpu_call {
   [[nodiscard]] gemm_result result() const {
     gemm_result result;
     result.y = y_.download();
-    if (gemm_->problem().argmax) {
-      result.argmax_ids.resize(static_cast<std::size_t>(m_));
-      result.argmax_values.resize(static_cast<std::size_t>(m_));
-      std::memcpy(result.argmax_ids.data(), ids_.download().data(), ids_.size());
-      std::memcpy(result.argmax_values.data(), values_.download().data(), values_.size());
+    if (gemm_->problem().candidates != 0) {
+      result.candidate_ids.resize(entries_);
+      result.candidate_values.resize(entries_);
+      std::memcpy(result.candidate_ids.data(), ids_.download().data(), ids_.size());
+      std::memcpy(result.candidate_values.data(), values_.download().data(), values_.size());
       EXPECT_TRUE(ids_.guards_are_intact() && values_.guards_are_intact());
     }
     EXPECT_TRUE(gemm_->workspace_is_clean()) << "tickets or keys are left behind";
@@ -326,6 +349,7 @@ class gpu_call {
   gpu_matrix x_;
   gpu_matrix y_;
   device_memory bias_;
+  std::size_t entries_;  ///< of the candidate lists
   device_memory ids_;
   device_memory values_;
   std::optional<gpu_matrix> residual_;

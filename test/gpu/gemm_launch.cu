@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gemm_launch.hpp"
 
+#include "qpn/candidates.cuh"
 #include "qpn/device_info.cuh"
 #include "qpn/gemm.cuh"
 
@@ -33,5 +34,9 @@ template status launch_gemm(gemm_plan<fp8> const&, gemm_args const&, workspace_v
                             cudaStream_t) noexcept;
 template status launch_gemm(gemm_plan<dense16> const&, gemm_args const&, workspace_view,
                             cudaStream_t) noexcept;
+
+status launch_merge_candidates(merge_candidates_args const& args, cudaStream_t stream) noexcept {
+  return merge_candidates(args, stream);
+}
 
 }  // namespace qpn::test

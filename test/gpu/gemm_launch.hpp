@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <qpn/candidates.hpp>
 #include <qpn/device_info.hpp>
 #include <qpn/format.hpp>
 #include <qpn/gemm_types.hpp>
@@ -26,5 +27,9 @@ template <class Format>
 template <class Format>
 [[nodiscard]] status launch_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                  workspace_view workspace, cudaStream_t stream) noexcept;
+
+/// qpn::merge_candidates on the GPU.
+[[nodiscard]] status launch_merge_candidates(merge_candidates_args const& args,
+                                             cudaStream_t stream) noexcept;
 
 }  // namespace qpn::test

@@ -7,11 +7,15 @@ namespace qpn::detail::sm70 {
 
 template __global__ void gemm_kernel<weight_operand<nvfp4, dtype::e2m1>, 1>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<nvfp4, dtype::e2m1>, 2>(gemm_params);
+template __global__ void gemm_kernel<weight_operand<nvfp4, dtype::e2m1>, 4>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 1>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 2>(gemm_params);
+template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 4>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::f16>, 1>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::f16>, 2>(gemm_params);
+template __global__ void gemm_kernel<weight_operand<dense16, dtype::f16>, 4>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::bf16>, 1>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::bf16>, 2>(gemm_params);
+template __global__ void gemm_kernel<weight_operand<dense16, dtype::bf16>, 4>(gemm_params);
 
 }  // namespace qpn::detail::sm70

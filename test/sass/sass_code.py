@@ -152,14 +152,16 @@ def count(code, opcode):
 
 
 def main_loop(code):
-    """The instructions of the main loop, in the order of the code; empty where no loop has HMMA."""
-    bodies = [body for body in loops(code) if any(code[at].opcode.startswith("HMMA") for at in body)]
+    """The instructions of the main loop, in the order of the code; empty where no loop multiplies. A kernel multiplies
+    with HMMA, or if it has none with FFMA."""
+    product = "HMMA" if count(code, "HMMA") else "FFMA"
+    bodies = [body for body in loops(code) if any(code[at].opcode.startswith(product) for at in body)]
     innermost = [body for body in bodies if not any(other < body for other in bodies)]
     candidates = [[code[at] for at in sorted(body)] for body in innermost]
 
     def rank(loop):
         wide = sum(re.match(r"LDG\..*\b128\b", instruction.opcode) is not None for instruction in loop)
-        return count(loop, "HMMA"), wide, -len(loop)
+        return count(loop, product), wide, -len(loop)
 
     return max(candidates, key=rank, default=[])
 

@@ -15,10 +15,11 @@ Columns of the table:
     shared        static shared memory of a CTA, bytes; what a launch adds is not known here
     spills        bytes of the instructions that store and reload registers
     stack         local memory of a thread, bytes: spilled registers and arrays that are indexed at run time
-    loop          instructions of the main loop: of the innermost loops with HMMA the one with most of them, then with
-                  most loads of 16 bytes a lane, then the shortest (its like serve the edges of a matrix). All count,
-                  also those that a branch or a predicate may leave out, but not what only a diverged warp does
-    HMMA LDG LDS STS      of the main loop
+    loop          instructions of the main loop: of the innermost loops with HMMA (in a kernel without: with FFMA) the
+                  one with most of them, then with most loads of 16 bytes a lane, then the shortest (its like serve the
+                  edges of a matrix). All count, also those that a branch or a predicate may leave out, but not what
+                  only a diverged warp does
+    HMMA FFMA LDG LDS STS      of the main loop
     weights       that a lane handles in one iteration. A warp's m8n8k4 multiplies 32 weight rows and 4 k, which is 4
                   weights a lane, and each row tile repeats it: 4 * (m8n8k4 in the loop) / (row tiles)
     /weight       loop / weights: thread-instructions per weight
@@ -29,7 +30,7 @@ Lines of a limits file, where # starts a comment:
     KERNEL | REGISTERS | INSTRUCTIONS PER WEIGHT | WEIGHTS
 KERNEL is the name as the table shows it (no namespaces, no parameters), where * stands for any text. Every kernel must
 match one line and every line a kernel. INSTRUCTIONS PER WEIGHT may be -: no limit. WEIGHTS is `row_tiles N`, or
-`lane N` for N weights per lane and iteration, or - for a kernel that needs no loop with HMMA. Spills and local memory
+`lane N` for N weights per lane and iteration, or - for a kernel that needs no such loop. Spills and local memory
 are never allowed.
 """
 
@@ -98,7 +99,7 @@ def judge(kernel, limit):
         return
 
     if not loop:
-        yield f"{kernel.name} has no loop with HMMA, so its instructions per weight cannot be counted."
+        yield f"{kernel.name} has no loop with HMMA or FFMA, so its instructions per weight cannot be counted."
         return
     if count(loop, "CALL"):
         yield f"{kernel.name} calls a function in its main loop, whose instructions are not counted."
@@ -134,12 +135,12 @@ def verdict(kernels, limits):
 
 
 def table(kernels):
-    rows = ["kernel registers shared spills stack loop HMMA LDG LDS STS weights /weight stalls".split()]
+    rows = ["kernel registers shared spills stack loop HMMA FFMA LDG LDS STS weights /weight stalls".split()]
     for kernel in kernels:
         resources, loop = kernel.resources, kernel.loop
         rows.append(
             (kernel.name, resources.registers, resources.shared, resources.spills, resources.stack, len(loop))
-            + tuple(count(loop, opcode) for opcode in ("HMMA", "LDG", "LDS", "STS"))
+            + tuple(count(loop, opcode) for opcode in ("HMMA", "FFMA", "LDG", "LDS", "STS"))
             + (kernel.weights or "-", f"{kernel.per_weight:.2f}" if kernel.weights else "-")
             + (sum(max(1, instruction.stall) for instruction in loop),)
         )

@@ -51,6 +51,13 @@ class text(unittest.TestCase):
         loop = loop_of(".L_1: MMA; MMA; @P0 BRA `(.L_1); .L_2: MMA; NOP; NOP; @P1 BRA `(.L_2); EXIT")
         self.assertEqual(len(loop), 9)
 
+    def test_a_kernel_without_hmma_multiplies_with_ffma(self):
+        multiply, scale = "FFMA R1, R2, R3, R1", ".L_2: FFMA R4, R5, R6, R4; @P1 BRA `(.L_2)"
+        loop = loop_of(f".L_1: LDG.E R2, [R8]; {multiply}; {multiply}; @P0 BRA `(.L_1); {scale}; EXIT")
+        self.assertEqual(loop, ["LDG.E", "FFMA", "FFMA", "BRA"])
+        loop = loop_of(f".L_1: NOP; MMA; @P0 BRA `(.L_1); {scale}; EXIT")
+        self.assertEqual(len(loop), 6)
+
     def test_code_behind_the_exit_belongs_to_the_loop_that_jumps_there(self):
         loop = loop_of(".L_1: @P2 BRA `(.L_3); .L_2: MMA; @P0 BRA `(.L_1); EXIT; .L_3: NOP; BRA `(.L_2)")
         self.assertEqual(len(loop), 8)
@@ -166,8 +173,8 @@ class samples(unittest.TestCase):
         rows = {row[0]: row[1:] for row in (re.split("  +", line) for line in output.splitlines() if "<" in line)}
         self.assertEqual(sorted(rows), ["gemm_kernel<config<1>>", "gemm_kernel<config<2>>"])
         for tiles in 1, 2:
-            hmma, ldg, lds, sts, weights = map(int, rows[f"gemm_kernel<config<{tiles}>>"][5:10])
-            self.assertEqual((hmma, ldg, lds, sts, weights), (8 * tiles, 1 + 2 * tiles, 0, 0, 8))
+            hmma, ffma, ldg, lds, sts, weights = map(int, rows[f"gemm_kernel<config<{tiles}>>"][5:11])
+            self.assertEqual((hmma, ffma, ldg, lds, sts, weights), (8 * tiles, 0, 1 + 2 * tiles, 0, 0, 8))
 
     def test_what_does_not_fails_with_a_sentence_each(self):
         code, output = run_gate("failing")
@@ -180,7 +187,7 @@ class samples(unittest.TestCase):
                 "sass gate: calling_kernel calls a function in its main loop, whose instructions are not counted.",
                 "sass gate: greedy_kernel uses N registers, N are allowed.",
                 "sass gate: indexing_kernel keeps N bytes in local memory: an array is indexed at run time.",
-                "sass gate: loopless_kernel has no loop with HMMA, so its instructions per weight cannot be counted.",
+                "sass gate: loopless_kernel has no loop with HMMA or FFMA, so its instructions per weight cannot be counted.",
                 "sass gate: odd_kernel has N mNnNkN in its main loop, no multiple of N row tiles.",
                 "sass gate: spilling_kernel spills: N bytes of stores and loads.",
                 "sass gate: unknown_kernel matches no line of the limits.",

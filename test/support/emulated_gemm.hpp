@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <qpn/arch/sm70/gemm_params.hpp>
-#include <qpn/arch/sm80/gemm_params.hpp>
-#include <qpn/arch/sm80/gemm_policy.hpp>
-#include <qpn/arch/sm80/gemm_program.hpp>
+#include <qpn/arch/sm70/gemm_wide_params.hpp>
+#include <qpn/arch/sm70/gemv_program.hpp>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,7 +36,10 @@ class program_lane {
 
   [[nodiscard]] virtual int thread() const { return lane_->thread(); }
   [[nodiscard]] int block() const { return lane_->block(); }
-  [[nodiscard]] detail::word4 load_stream(detail::word4 const* p) { return lane_->load_stream(p); }
+  [[nodiscard]] int row_block() const { return lane_->row_block(); }
+  [[nodiscard]] virtual detail::word4 load_stream(detail::word4 const* p) {
+    return lane_->load_stream(p);
+  }
   [[nodiscard]] virtual std::uint32_t load_stream(std::uint32_t const* p) {
     return lane_->load_stream(p);
   }
@@ -44,6 +47,8 @@ class program_lane {
   [[nodiscard]] T load(T const* p) {
     return lane_->load(p);
   }
+  [[nodiscard]] virtual std::uint16_t load(std::uint16_t const* p) { return lane_->load(p); }
+  [[nodiscard]] detail::word4 load_words(detail::word4 const* p) { return lane_->load(p); }
   template <class T>
   void store(T* p, T value) {
     lane_->store(p, value);
@@ -61,6 +66,7 @@ class program_lane {
     lane_->shared_store(offset, value);
   }
   virtual void sync_warp() { lane_->sync_warp(); }
+  virtual void sync_pair() { lane_->sync_pair(); }
   virtual void sync_block() { lane_->sync_block(); }
   virtual void fence_device() { lane_->fence_device(); }
   virtual std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
@@ -69,28 +75,13 @@ class program_lane {
   std::uint64_t atomic_max(std::uint64_t* p, std::uint64_t value) {
     return lane_->atomic_max(p, value);
   }
-  [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+  [[nodiscard]] virtual bool any(bool condition) { return lane_->any(condition); }
+  [[nodiscard]] virtual std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return lane_->shuffle_xor(value, mask);
   }
   virtual void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]) {
     lane_->mma_m8n8k4(d, a, b);
   }
-  virtual void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
-                            std::uint32_t const (&b)[2]) {
-    lane_->mma_m16n8k16(d, a, b);
-  }
-  void barrier_init(int barrier, int arrivals) { lane_->barrier_init(barrier, arrivals); }
-  void publish_barriers() {}
-  virtual void barrier_arrive(int barrier) { lane_->barrier_arrive(barrier); }
-  virtual void barrier_wait(int barrier, int parity) { lane_->barrier_wait(barrier, parity); }
-  void copy(int offset, detail::word4 const* p) { lane_->copy(offset, p); }
-  void copies_arrive(int barrier) { lane_->copies_arrive(barrier); }
-  void fill_stream(int offset, std::byte const* p, int bytes, int barrier) {
-    lane_->fill_stream(offset, p, bytes, barrier);
-  }
-  void allow_next() {}
-  void wait_previous() {}
-  [[nodiscard]] float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
     return lane_->multiply_half2(a, b);
   }
@@ -103,6 +94,13 @@ class program_lane {
   [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
     return encode_f16(low) | static_cast<std::uint32_t>(encode_f16(high)) << 16;
   }
+  [[nodiscard]] virtual float widen_low(std::uint32_t pair) {
+    return decode_f16(static_cast<std::uint16_t>(pair));
+  }
+  [[nodiscard]] float widen_high(std::uint32_t pair) {
+    return decode_f16(static_cast<std::uint16_t>(pair >> 16));
+  }
+  [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t s) {
     return lane_->byte_permute(a, b, s);
   }
@@ -116,15 +114,12 @@ class program_lane {
   emulated_lane* lane_;
 };
 
-/// A weight packed for a GPU, and its values.
-struct packed_gpu_weight {
-  /// For a V100 with so many multiprocessors.
-  packed_gpu_weight(published_weight source, int sm_count)
-      : packed_gpu_weight(std::move(source), with_sms(volta_v100(), sm_count)) {}
-
-  packed_gpu_weight(published_weight source, device_info const& device)
-      : published(std::move(source)), bytes(0) {
+/// A weight packed for a GPU with so many multiprocessors, and its values.
+struct quadpair_weight {
+  quadpair_weight(published_weight source, int sm_count) : published(std::move(source)), bytes(0) {
     packed_layout const& cpu = published.layout();
+    device_info device = volta_v100();
+    device.sm_count = sm_count;
     status const made =
         make_packed_layout(cpu.format, cpu.scale, cpu.n, cpu.k, cpu.code_type, device, layout);
     EXPECT_TRUE(made.ok()) << made.what;
@@ -134,10 +129,6 @@ struct packed_gpu_weight {
     EXPECT_TRUE(packed.ok()) << packed.what;
     values.resize(static_cast<std::size_t>(cpu.n * cpu.k));
     reference::dequant(cpu, parts.data(), parts.size(), values.data());
-  }
-  [[nodiscard]] static device_info with_sms(device_info device, int sm_count) {
-    device.sm_count = sm_count;
-    return device;
   }
   [[nodiscard]] packed_weight view() { return {layout, bytes.data()}; }
 
@@ -157,31 +148,33 @@ struct emulated_call_options {
   std::function<program_lane&(emulated_lane&)> make_lane;
   /// Changes the kernel's parameters, for mutants.
   std::function<void(detail::sm70::gemm_params&)> change_params;
-  std::function<void(detail::sm80::gemm_params&)> change_mma16_params;
-  std::int64_t max_operations = 1 << 20;  ///< of one lane
+  std::function<void(detail::sm70::gemm_wide_params&)> change_wide_params;
+  /// Row tiles of the kernel for many rows, which then runs whatever m is; 0: as qpn::gemm chooses.
+  int wide_row_tiles = 0;
 };
 
 /// Buffers and results of one emulated call.
 struct emulated_call {
   emulation_report report;
-  bool weights_read_once = false;
+  bool weights_read_once = false;  ///< by each row block of 32 rows
   bool outputs_written_once = false;
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
 
-/// Runs a lane program with the launch's sizes.
+/// Runs program(lane) on a grid of row_blocks x blocks.
 template <class Program>
-emulated_call emulate_program(int blocks, int threads, int shared_bytes, emulator_memory& memory,
+emulated_call emulate_program(std::int64_t row_blocks, std::int64_t blocks, int threads,
+                              int shared_bytes, emulator_memory& memory,
                               emulated_call_options const& options, Program program) {
   emulation_options launch;
-  launch.blocks = blocks;
+  launch.blocks = static_cast<int>(blocks);
+  launch.row_blocks = static_cast<int>(row_blocks);
   launch.threads = threads;
   launch.shared_bytes = shared_bytes;
   launch.seed = options.seed;
   launch.memory = &memory;
   launch.order = options.order;
   launch.resident = options.resident;
-  launch.max_operations = options.max_operations;
   emulated_call call;
   call.report = emulate(launch, [&](emulated_lane& lane) {
     if (options.make_lane) {
@@ -194,67 +187,32 @@ emulated_call emulate_program(int blocks, int threads, int shared_bytes, emulato
   return call;
 }
 
-template <class Operand, int RowTiles, class Format>
+/// Runs program(lane, params), which takes the parameters and the shared memory of so many row
+/// tiles.
+template <class Operand, int RowTiles, class Format, class Program>
 emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
                              workspace_view workspace, emulator_memory& memory,
-                             emulated_call_options const& options) {
+                             emulated_call_options const& options, Program program) {
   detail::sm70::gemm_params params =
       detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_params) options.change_params(params);
-  return emulate_program(
-      params.split.ctas, detail::sm70::threads_per_cta,
-      detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
-      [&](program_lane& lane) { detail::sm70::gemm_program<Operand, RowTiles>(lane, params); });
+  return emulate_program(detail::row_blocks_of(args.m), detail::sm70::launch_ctas(params),
+                         detail::sm70::cta_shape<Operand, RowTiles>::threads,
+                         detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
+                         [&](program_lane& lane) { program(lane, params); });
 }
 
-template <class Operand, int RowTiles, class Policy, class Format>
-emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
-                                   workspace_view workspace, emulator_memory& memory,
-                                   emulated_call_options const& options) {
-  using layout = detail::sm80::ring_layout<Operand, RowTiles, Policy>;
-  detail::sm80::gemm_params params = detail::sm80::make_gemm_params<Operand>(plan, args, workspace);
-  if (options.change_mma16_params) options.change_mma16_params(params);
-  return emulate_program(params.runs.ctas, detail::sm80::threads_per_cta, layout::bytes, memory,
-                         options, [&](program_lane& lane) {
-                           detail::sm80::gemm_program<Operand, RowTiles, layout>(lane, params);
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_wide_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                                  emulator_memory& memory, emulated_call_options const& options) {
+  detail::sm70::gemm_wide_params params =
+      detail::sm70::make_gemm_wide_params<Operand, RowTiles>(plan, args);
+  if (options.change_wide_params) options.change_wide_params(params);
+  return emulate_program(1, detail::sm70::wide_ctas(plan.layout, args.m, RowTiles),
+                         detail::sm70::wide_threads, detail::sm70::wide_shared<RowTiles>::bytes,
+                         memory, options, [&](program_lane& lane) {
+                           detail::sm70::gemm_wide_program<Operand, RowTiles>(lane, params);
                          });
-}
-
-template <class Operand, class Policy, class Format>
-emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
-                            workspace_view workspace, emulator_memory& memory,
-                            emulated_call_options const& options) {
-  switch (method_of(args.m)) {
-    case gemm_method::mt1:
-      return emulate_mma16_kernel<Operand, 1, Policy>(plan, args, workspace, memory, options);
-    case gemm_method::mt2:
-      return emulate_mma16_kernel<Operand, 2, Policy>(plan, args, workspace, memory, options);
-    case gemm_method::mt4:
-      return emulate_mma16_kernel<Operand, 4, Policy>(plan, args, workspace, memory, options);
-    case gemm_method::mt8:
-      return emulate_mma16_kernel<Operand, 8, Policy>(plan, args, workspace, memory, options);
-    case gemm_method::mt12: break;
-  }
-  return emulate_mma16_kernel<Operand, 12, Policy>(plan, args, workspace, memory, options);
-}
-
-/// The kernel that the plan's architecture and the call's rows choose.
-template <class Operand, class Mma16Operand, class Format>
-emulated_call emulate_operand(gemm_plan<Format> const& plan, gemm_args const& args,
-                              workspace_view workspace, emulator_memory& memory,
-                              emulated_call_options const& options) {
-  switch (plan.arch) {
-    case gemm_arch::sm70: break;
-    case gemm_arch::sm80:
-      return emulate_mma16<Mma16Operand, detail::sm80::gemm_policy>(plan, args, workspace, memory,
-                                                                    options);
-    case gemm_arch::sm90:
-      return emulate_mma16<Mma16Operand, detail::sm90::gemm_policy>(plan, args, workspace, memory,
-                                                                    options);
-  }
-  return args.m > detail::sm70::tile_m
-             ? emulate_kernel<Operand, 2>(plan, args, workspace, memory, options)
-             : emulate_kernel<Operand, 1>(plan, args, workspace, memory, options);
 }
 
 /// Runs qpn::gemm's kernel for a checked call on the emulator. Memory regions are registered here:
@@ -262,8 +220,7 @@ emulated_call emulate_operand(gemm_plan<Format> const& plan, gemm_args const& ar
 template <class Format>
 emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                            workspace_view workspace, emulated_call_options const& options = {}) {
-  namespace sm70 = detail::sm70;
-  namespace sm80 = detail::sm80;
+  using detail::sm70::weight_operand;
   emulated_call call;
   status const checked = detail::check_gemm(plan, args, workspace);
   EXPECT_TRUE(checked.ok()) << checked.what;
@@ -296,12 +253,12 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   if (args.bias != nullptr) {
     memory.add_region("bias", args.bias, static_cast<std::size_t>(layout.n) * 4, region_use::data);
   }
-  auto const rows4 = static_cast<std::size_t>(args.m) * 4;
-  if (args.argmax_ids != nullptr) {
-    memory.add_region("argmax_ids", args.argmax_ids, rows4, region_use::output);
+  auto const list_bytes = static_cast<std::size_t>(args.m * plan.problem.candidates) * 4;
+  if (args.candidate_ids != nullptr) {
+    memory.add_region("candidate_ids", args.candidate_ids, list_bytes, region_use::output);
   }
-  if (args.argmax_values != nullptr) {
-    memory.add_region("argmax_values", args.argmax_values, rows4, region_use::output);
+  if (args.candidate_values != nullptr) {
+    memory.add_region("candidate_values", args.candidate_values, list_bytes, region_use::output);
   }
   auto* const base = static_cast<std::byte*>(workspace.data);
   std::size_t const zero = std::max(plan.workspace_zero_bytes, workspace.zero_bytes);
@@ -309,26 +266,51 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   memory.add_region("planes", base + zero, plan.workspace_bytes - plan.workspace_zero_bytes,
                     region_use::workspace);
 
-  auto const run = [&](auto operand, auto mma16_operand) {
-    call = emulate_operand<decltype(operand), decltype(mma16_operand)>(plan, args, workspace,
-                                                                       memory, options);
+  auto const run = [&](auto operand) {
+    using Operand = decltype(operand);
+    int wide = options.wide_row_tiles;
+    if (wide == 0 && args.m > gemm_max_m) wide = detail::sm70::wide_row_tiles(plan, args.m);
+    if (wide != 0) {
+      call = wide == 8 ? emulate_wide_kernel<Operand, 8>(plan, args, memory, options)
+                       : emulate_wide_kernel<Operand, 4>(plan, args, memory, options);
+      return;
+    }
+    auto const emulate_row_tiles = [&](auto row_tiles, auto program) {
+      call = emulate_kernel<Operand, decltype(row_tiles)::value>(plan, args, workspace, memory,
+                                                                 options, program);
+    };
+    auto const emulate_tensor_core = [&](auto row_tiles) {
+      emulate_row_tiles(row_tiles, [](program_lane& lane, detail::sm70::gemm_params const& params) {
+        detail::sm70::gemm_program<Operand, decltype(row_tiles)::value>(lane, params);
+      });
+    };
+    switch (route(plan, args.m).method) {
+      case gemm_method::mt1: return emulate_tensor_core(std::integral_constant<int, 1>{});
+      case gemm_method::mt2: return emulate_tensor_core(std::integral_constant<int, 2>{});
+      case gemm_method::mt4: return emulate_tensor_core(std::integral_constant<int, 4>{});
+      default: break;
+    }
+    emulate_row_tiles(std::integral_constant<int, 1>{},
+                      [&](program_lane& lane, detail::sm70::gemm_params const& params) {
+                        switch (args.m) {
+                          case 1: return detail::sm70::gemv_program<Operand, 1>(lane, params);
+                          case 2: return detail::sm70::gemv_program<Operand, 2>(lane, params);
+                          default: return detail::sm70::gemv_program<Operand, 3>(lane, params);
+                        }
+                      });
   };
   if constexpr (Format::id == format_id::nvfp4) {
-    run(sm70::weight_operand<nvfp4, dtype::e2m1>{}, sm80::weight_operand<nvfp4, dtype::e2m1>{});
+    run(weight_operand<nvfp4, dtype::e2m1>{});
   } else if constexpr (Format::id == format_id::fp8) {
-    using quadpair = sm70::weight_operand<fp8, dtype::e4m3>;
-    if (layout.scale == scale_mode::block) {
-      run(quadpair{}, sm80::weight_operand<fp8, dtype::e4m3, true>{});
-    } else {
-      run(quadpair{}, sm80::weight_operand<fp8, dtype::e4m3>{});
-    }
+    run(weight_operand<fp8, dtype::e4m3>{});
   } else if (layout.code_type == dtype::f16) {
-    run(sm70::weight_operand<dense16, dtype::f16>{}, sm80::weight_operand<dense16, dtype::f16>{});
+    run(weight_operand<dense16, dtype::f16>{});
   } else {
-    run(sm70::weight_operand<dense16, dtype::bf16>{}, sm80::weight_operand<dense16, dtype::bf16>{});
+    run(weight_operand<dense16, dtype::bf16>{});
   }
 
-  call.weights_read_once = all_equal(call.report.load_counts("records"), 1);
+  call.weights_read_once = all_equal(call.report.load_counts("records"),
+                                     static_cast<int>(detail::row_blocks_of(args.m)));
   call.outputs_written_once = true;
   if (args.y != nullptr) {
     byte_counts const& written = call.report.write_counts("y");
@@ -337,6 +319,12 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
       bool const inside = static_cast<std::int64_t>(i) / element % args.ldy < columns;
       call.outputs_written_once = call.outputs_written_once && written[i] == (inside ? 1 : 0);
     }
+  }
+  for (char const* region : {"candidate_ids", "candidate_values"}) {
+    bool const given = region == std::string("candidate_ids") ? args.candidate_ids != nullptr
+                                                              : args.candidate_values != nullptr;
+    call.outputs_written_once =
+        call.outputs_written_once && (!given || all_equal(call.report.write_counts(region), 1));
   }
   call.workspace_is_zero = true;
   for (std::size_t i = 0; i < zero; ++i) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/emulator/expect.hpp"
@@ -36,6 +37,22 @@ TEST(emulator_registers, shuffle_xor_brings_the_value_of_the_other_lane) {
       EXPECT_EQ(got[static_cast<std::size_t>(thread * 5 + bit)],
                 static_cast<std::uint32_t>(1000 + (thread ^ 1 << bit)));
     }
+  }
+}
+
+TEST(emulator_registers, any_holds_where_it_holds_in_one_lane_of_the_warp) {
+  emulation_options options;
+  options.threads = 2 * warp_lanes;
+  std::vector<std::uint8_t> held(static_cast<std::size_t>(options.threads) * 2, 2);
+  emulation_report const report = emulate(options, [&](emulated_lane& lane) {
+    auto const at = static_cast<std::size_t>(lane.thread()) * 2;
+    held[at] = lane.any(lane.thread() == 45) ? 1 : 0;
+    held[at + 1] = lane.any(lane.thread() != 45) ? 1 : 0;
+  });
+  EXPECT_TRUE(report.ok()) << report.text();
+  for (std::size_t thread = 0; thread < 64; ++thread) {
+    EXPECT_EQ(held[2 * thread], thread / 32) << "thread " << thread;
+    EXPECT_EQ(held[2 * thread + 1], 1) << "thread " << thread;
   }
 }
 
@@ -218,6 +235,55 @@ TEST(emulator_collectives, a_block_that_is_stuck_does_not_stop_the_others) {
   EXPECT_EQ(returned, (std::vector<int>{32, 32, 0, 32, 32, 32, 32, 32}));
 }
 
+/// Of 4 warps, in 20 schedules: each thread writes its word and passes `first`, thread `reader`
+/// reads that of thread `writer`, all pass `second`, and the writer may write again. How many are
+/// in order.
+int schedules_in_order(int reader, int writer, void (emulated_lane::*first)(),
+                       void (emulated_lane::*second)(), bool again) {
+  int count = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    emulation_report const report =
+        emulate({.threads = 128, .shared_bytes = 512, .seed = seed}, [=](emulated_lane& lane) {
+          lane.shared_store(4 * lane.thread(), lane.thread());
+          if (first != nullptr) (lane.*first)();
+          if (lane.thread() == reader) (void)lane.shared_load<int>(4 * writer);
+          if (second != nullptr) (lane.*second)();
+          if (again && lane.thread() == writer) lane.shared_store(4 * writer, 0);
+        });
+    count += report.ok() ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(emulator_collectives, a_barrier_of_a_pair_orders_its_two_warps_and_no_others) {
+  auto const pair = &emulated_lane::sync_pair;
+  auto const block = &emulated_lane::sync_block;
+  // Threads 3 and 36 are of one pair, 100 is of the other.
+  EXPECT_EQ(schedules_in_order(3, 36, pair, pair, true), 20);
+  EXPECT_EQ(schedules_in_order(3, 36, nullptr, pair, true), 0);
+  EXPECT_EQ(schedules_in_order(3, 36, pair, nullptr, true), 0);
+  EXPECT_EQ(schedules_in_order(3, 100, block, block, true), 20);
+  EXPECT_EQ(schedules_in_order(3, 100, pair, nullptr, false), 0) << "another pair writes";
+  EXPECT_EQ(schedules_in_order(3, 100, block, pair, true), 0) << "another pair reads";
+}
+
+TEST(emulator_collectives, a_warp_that_has_returned_is_missed_by_its_pair) {
+  emulation_report const report = emulate({.blocks = 1, .threads = 128}, [](emulated_lane& lane) {
+    if (lane.thread() / 32 != 2) lane.sync_pair();
+  });
+  expect_error(report, "block 0: warps 0-2 have returned, warp 3 waits at sync_pair");
+}
+
+TEST(emulator_collectives, pairs_of_a_block_need_not_keep_step) {
+  emulation_report const report =
+      emulate({.blocks = 2, .threads = 256, .seed = 3}, [](emulated_lane& lane) {
+        for (int i = 0; i < lane.thread() / 64; ++i) lane.sync_pair();
+        lane.sync_block();
+        lane.sync_pair();
+      });
+  EXPECT_TRUE(report.ok()) << report.text();
+}
+
 TEST(emulator_collectives, an_exception_is_reported_with_its_thread) {
   emulation_report const report = emulate({.blocks = 2, .threads = 64}, [](emulated_lane& lane) {
     if (lane.block() == 1 && lane.thread() == 40) throw std::runtime_error("no such row");
@@ -338,6 +404,17 @@ TEST(emulator_schedule, blocks_run_one_after_another_in_the_order_asked_for) {
   EXPECT_EQ(orders.size(), 10u);
 }
 
+TEST(emulator_schedule, row_blocks_of_a_block_follow_each_other) {
+  std::vector<std::pair<int, int>> begun;
+  emulation_report const report =
+      emulate({.blocks = 3, .row_blocks = 2, .threads = 32}, [&](emulated_lane& lane) {
+        if (lane.thread() == 0) begun.emplace_back(lane.block(), lane.row_block());
+      });
+  EXPECT_TRUE(report.ok()) << report.text();
+  EXPECT_EQ(begun,
+            (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {2, 0}, {2, 1}}));
+}
+
 TEST(emulator_schedule, resident_blocks_take_turns) {
   EXPECT_EQ(observe(cta_order::ascending, 1, 1).changes, 11);
   EXPECT_GT(observe(cta_order::ascending, 3, 1).changes, 11);
@@ -394,6 +471,7 @@ TEST(emulator_schedule, options_that_make_no_sense_are_refused) {
     EXPECT_THROW((void)emulate(options, [](emulated_lane&) {}), std::invalid_argument);
   };
   refused({.blocks = 0});
+  refused({.row_blocks = 0});
   refused({.threads = 0});
   refused({.threads = 40});
   refused({.threads = 1056});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <qpn/dtype.hpp>
@@ -44,6 +45,7 @@ class serial_lane {
     if (value > old) *p = value;
     return old;
   }
+  [[nodiscard]] float exp(float x) { return std::exp(x); }
   [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
     return encode_f16(low) | static_cast<std::uint32_t>(encode_f16(high)) << 16;
   }

@@ -103,6 +103,7 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   nlohmann::ordered_json report;
   report["model"] = loaded.name;
   report["device"] = flags.model.device;
+  report["device_name"] = loaded.device;
   report["tp"] = flags.model.tp;
   report["threads"] = loaded.threads;
   report["set"] = flags.set;
@@ -121,6 +122,10 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["exact_documents"] = exact;
   report["exact_json"] =
       static_cast<double>(exact) / static_cast<double>(results.front().exact.size());
+  if (loaded.routes) {
+    auto& routes = report["routes"] = nlohmann::ordered_json::object();
+    for (ops::route_count const& one : loaded.routes()) routes[one.route] = one.launches;
+  }
   report["greedy_identical"] = std::ranges::all_of(
       results, [&](depth_result const& one) { return one.hashes == results.front().hashes; });
   return report;
@@ -147,6 +152,12 @@ int bench(bench_flags const& flags) {
   for (std::size_t i = 0; i < documents.size(); ++i) {
     if (!results.front().exact[i]) std::fprintf(stderr, "not exact: %s\n", documents[i].id.c_str());
   }
+  if (loaded.routes) {
+    for (ops::route_count const& one : loaded.routes())
+      std::fprintf(stderr, "route %s: %llu launches\n", one.route.c_str(),
+                   static_cast<unsigned long long>(one.launches));
+  }
+  std::fprintf(stderr, "device: %s\n", loaded.device.c_str());
   nlohmann::ordered_json const report = to_json(results, loaded, flags);
   if (flags.json) std::cout << report.dump(2) << '\n';
   return report["greedy_identical"].get<bool>() ? 0 : 1;

@@ -14,6 +14,11 @@
 #include "parallel/in_process.hpp"
 #include "support/error.hpp"
 
+#ifdef QWEN38_WITH_CUDA
+#include "ops/cuda/cuda_backend.hpp"
+#include "ops/cuda/gpu_device.hpp"
+#endif
+
 namespace qwen38::cli {
 namespace {
 
@@ -22,6 +27,32 @@ constexpr std::int64_t largest_default_kv_tokens = 131072;
 
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
+
+/// Refuses what make_backend() cannot give.
+void require_device(model_flags const& flags) {
+#ifdef QWEN38_WITH_CUDA
+  if (flags.device == "cuda" && flags.tp > 1) {
+    throw error(error_kind::unsupported, "--tp " + std::to_string(flags.tp) +
+                                             ": --device cuda runs on one GPU, expected --tp 1");
+  }
+  if (flags.device == "cpu" || flags.device == "cuda") return;
+  std::string const expected = "cpu or cuda";
+#else
+  if (flags.device == "cpu") return;
+  std::string const expected = "cpu";
+#endif
+  throw error(error_kind::unsupported,
+              "--device " + flags.device + " is not in this build: expected " + expected);
+}
+
+std::unique_ptr<ops::backend> make_backend(model_flags const& flags, int threads) {
+#ifdef QWEN38_WITH_CUDA
+  if (flags.device == "cuda") return ops::cuda::make_backend(ops::cuda::open_gpu(0));
+#else
+  static_cast<void>(flags);  // only the CPU is left
+#endif
+  return ops::cpu::make_backend(threads);
 }
 
 void print_memory(std::string const& whose, model::qwen38_model const& of) {
@@ -63,7 +94,8 @@ void add_tp_flag(CLI::App& app, int& tp) {
 
 void add_model_flags(CLI::App& app, model_flags& flags) {
   app.add_option("--model", flags.directory, "Checkpoint directory")->required();
-  app.add_option("--device", flags.device, "Where to run: cpu")->capture_default_str();
+  app.add_option("--device", flags.device, "Where to run: cpu, or cuda (the first GPU)")
+      ->capture_default_str();
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -88,10 +120,7 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
 }
 
 loaded_model load(model_flags const& flags) {
-  if (flags.device != "cpu") {
-    throw error(error_kind::unsupported,
-                "--device " + flags.device + " is not in this build: expected cpu");
-  }
+  require_device(flags);
   int const threads =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
   int const threads_of_rank = std::max(1, threads / flags.tp);
@@ -119,17 +148,20 @@ loaded_model load(model_flags const& flags) {
     own.ranks = std::move(ranks);
     // Each rank opens the files itself: a repository is one thread's.
     auto const files = std::make_shared<checkpoint::repository>(flags.directory);
-    return std::make_unique<model::qwen38_model>(files, config,
-                                                 ops::cpu::make_backend(threads_of_rank), own);
+    auto backend = make_backend(flags, threads_of_rank);
+    if (!own.ranks) loaded.device = backend->name();
+    return std::make_unique<model::qwen38_model>(files, config, std::move(backend), own);
   };
   spdlog::info(
-      "{}: {} layers, {} ids, device cpu, tp {}, {} threads each, {} lanes of {} tokens, {} "
+      "{}: {} layers, {} ids, device {}, tp {}, {} threads each, {} lanes of {} tokens, {} "
       "tokens in all lanes",
-      loaded.name, config.num_hidden_layers, options.valid_ids, flags.tp, threads_of_rank,
-      flags.lanes, options.max_context, options.kv_pages * ops::kv_page_tokens);
+      loaded.name, config.num_hidden_layers, options.valid_ids, flags.device, flags.tp,
+      threads_of_rank, flags.lanes, options.max_context, options.kv_pages * ops::kv_page_tokens);
   if (flags.tp == 1) {
     auto whole = make_rank(nullptr);
+    spdlog::info("{}: on {}", loaded.name, loaded.device);
     print_memory(loaded.name, *whole);
+    loaded.routes = [of = whole.get()] { return of->routes(); };
     loaded.model = std::move(whole);
   } else {
     auto group =

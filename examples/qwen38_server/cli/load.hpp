@@ -2,13 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/config.hpp"
 #include "engine/engine.hpp"
 #include "model/causal_lm.hpp"
+#include "ops/backend.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
@@ -44,6 +47,10 @@ struct loaded_model {
   std::unique_ptr<model::causal_lm> model;
   std::string name;  ///< last component of the directory
   int threads = 1;
+  std::string device = "CPU";  ///< its name
+  /// Routes that the model's products have taken so far; asked for while the engine rests. Not over
+  /// several ranks.
+  std::function<std::vector<ops::route_count>()> routes;
 };
 
 /// Opens, checks and packs; prints the memory plan to stderr.

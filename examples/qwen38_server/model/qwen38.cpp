@@ -13,6 +13,13 @@ constexpr std::int32_t max_rows = 96;  // widest pass whose rows keep their bits
 constexpr std::int32_t prefill_chunk = 64;  // prefill passes start at multiples of this
 constexpr std::int32_t max_tentative_rows = 16;
 
+// Lists of row moves that forward() and the last part of draft() give their passes.
+constexpr int carry_moves = 0;   // hidden states that end a chunk, to where they are held
+constexpr int logits_moves = 1;  // hidden states whose logits are wanted
+constexpr int source_moves = 0;  // draft(): held hidden states that the rows start from
+constexpr int last_moves = 1;    // draft(): rows that draft
+constexpr int output_moves = 0;  // draft(), last part: MTP outputs, to where they are held
+
 ops::attention_shape attention_shape_of(checkpoint::model_config const& c) {
   return {c.num_attention_heads, c.num_kv_heads, c.head_dim,
           c.rotary_dim,          c.rope_theta,   static_cast<float>(c.rms_norm_eps)};
@@ -51,9 +58,8 @@ struct qwen38_model::workspace {
   ops::tensor qkvz;          ///< [conv_channels + value_channels]
   ops::tensor ba;            ///< [2 * value_heads]
   ops::tensor mixed;         ///< [value_channels]
-  ops::tensor gate_up;       ///< [2 * intermediate]
   ops::tensor activated;     ///< [intermediate]
-  ops::tensor hidden;        ///< [hidden] normed output of the latest forward()
+  ops::tensor hidden;        ///< [hidden] normed output of the latest forward(): rows of `held`
   ops::tensor selected;      ///< [hidden] rows whose logits are wanted
   ops::tensor logits;        ///< [vocab_size] of the rank
   ops::tensor all_logits;    ///< [vocab_size] of all ranks, on rank 0 of several
@@ -62,8 +68,11 @@ struct qwen38_model::workspace {
   ops::tensor draft_source;  ///< [hidden] hidden states that the drafts start from
   ops::tensor draft_x;       ///< [hidden] residual stream of the rows that draft
   ops::tensor draft_out;     ///< [hidden] normed MTP output of the pass
-  ops::tensor draft_hidden;  ///< [lanes, hidden] latest MTP output of each lane
-  ops::tensor carried;       ///< [2 lanes + snapshots, hidden] see lane_state::carried
+  /// [hidden] What outlives a pass: the rows of `hidden`, two carried rows of each lane (see
+  /// lane_state::carried), one of each snapshot, and each lane's latest MTP output.
+  ops::tensor held;
+  std::unique_ptr<ops::pass> pass;
+  std::unique_ptr<ops::pass> last_pass;  ///< of the rows that draft
   std::vector<std::unique_ptr<ops::storage>> memory;
 };
 
@@ -121,36 +130,40 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                                   options.snapshots);
 
   work_ = std::make_unique<workspace>();
-  auto const make = [&](std::int64_t rows, std::int64_t cols) {
+  auto const make = [&](std::int64_t rows, std::int64_t cols,
+                        ops::row_kind kind = ops::row_kind::stream) {
     ops::tensor view;
-    work_->memory.push_back(backend_->make_tensor(rows, cols, view));
+    work_->memory.push_back(backend_->make_tensor(kind, rows, cols, view));
     return view;
   };
+  constexpr auto activation = ops::row_kind::activation;
   std::int64_t const h = config_.hidden_size;
   work_->x = make(max_rows, h);
-  work_->normed = make(max_rows, h);
+  work_->normed = make(max_rows, h, activation);
   work_->q_gate = make(max_rows, attention.num_heads * 2 * attention.head_dim);
   work_->kv = make(max_rows, 2 * attention.num_kv_heads * attention.head_dim);
-  work_->attended = make(max_rows, attention.num_heads * attention.head_dim);
+  work_->attended = make(max_rows, attention.num_heads * attention.head_dim, activation);
   work_->qkvz = make(max_rows, gdn.conv_channels() + gdn.value_channels());
   work_->ba = make(max_rows, 2 * gdn.num_value_heads);
-  work_->mixed = make(max_rows, gdn.value_channels());
-  work_->gate_up = make(max_rows, 2 * config_.intermediate_size);
-  work_->activated = make(max_rows, config_.intermediate_size);
-  work_->hidden = make(max_rows, h);
-  work_->selected = make(max_rows, h);
+  work_->mixed = make(max_rows, gdn.value_channels(), activation);
+  work_->activated = make(max_rows, config_.intermediate_size, activation);
+  work_->selected = make(max_rows, h, activation);
   work_->logits = make(max_rows, config_.vocab_size);
   if (ranks_) {
     work_->partial = make(max_rows, h);
     if (ranks_->rank() == 0) work_->all_logits = make(max_rows, limits_.vocab_size);
   }
+  std::int64_t const held_rows = limits_.has_mtp ? 3 * options.lanes + options.snapshots : 0;
+  work_->held = make(max_rows + held_rows, h);
+  work_->hidden = work_->held.slice_rows(0, max_rows);
+  ops::pass_limits const pass{max_rows, options.lanes, lane_pages + 1, max_rows};
+  work_->pass = backend_->make_pass(pass);
   if (limits_.has_mtp) {
-    work_->draft_input = make(max_rows, 2 * h);
+    work_->draft_input = make(max_rows, 2 * h, activation);
     work_->draft_source = make(max_rows, h);
     work_->draft_x = make(max_rows, h);
     work_->draft_out = make(max_rows, h);
-    work_->draft_hidden = make(options.lanes, h);
-    work_->carried = make(2 * options.lanes + options.snapshots, h);
+    work_->last_pass = backend_->make_pass(pass);
   }
 }
 
@@ -179,9 +192,7 @@ void qwen38_model::save(int lane, std::int32_t snapshot) {
   backend_->gdn_save(*gdn_, lane, snapshot);
   if (!limits_.has_mtp) return;
   require(at.carried[at.newest] == at.position - 1, "save: the last hidden state is not held");
-  std::int64_t const row = carried_row(lane, at.newest);
-  backend_->gather_rows(work_->carried, std::span(&row, 1),
-                        work_->carried.slice_rows(2 * limits_.max_lanes + snapshot, 1));
+  copy_held(carried_row(lane, at.newest), snapshot_row(snapshot));
 }
 
 void qwen38_model::resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
@@ -194,9 +205,7 @@ void qwen38_model::resume(int lane, std::span<std::int32_t const> pages, std::in
   at.position = position;
   backend_->gdn_load(*gdn_, lane, snapshot);
   if (!limits_.has_mtp) return;
-  std::int64_t const row = 2 * limits_.max_lanes + snapshot;
-  backend_->gather_rows(work_->carried, std::span(&row, 1),
-                        work_->carried.slice_rows(carried_row(lane, 0), 1));
+  copy_held(snapshot_row(snapshot), carried_row(lane, 0));
   at.carried[0] = position - 1;
 }
 
@@ -205,25 +214,33 @@ void qwen38_model::keep(int lane, std::int64_t rows) {
   lane_at(lane).position += rows;
 }
 
-/// The MTP layer's row p consumes the token at p + 1 and lies in its slot.
-std::int64_t qwen38_model::slot_offset(std::int64_t cache_layer) const {
-  std::int64_t const target_layers =
-      std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
-  return cache_layer < target_layers ? 0 : 1;
+// Rows of `held`.
+std::int32_t qwen38_model::carried_row(int lane, std::size_t which) const {
+  return max_rows + 2 * lane + static_cast<std::int32_t>(which);
+}
+std::int32_t qwen38_model::snapshot_row(std::int32_t snapshot) const {
+  return max_rows + 2 * limits_.max_lanes + snapshot;
+}
+std::int32_t qwen38_model::draft_row(int lane) const {
+  return snapshot_row(limits_.snapshots) + lane;
 }
 
-std::int64_t qwen38_model::carried_row(int lane, std::size_t which) const {
-  return 2 * lane + static_cast<std::int64_t>(which);
+void qwen38_model::copy_held(std::int32_t from, std::int32_t to) {
+  backend_->copy(work_->held.slice_rows(from, 1), work_->held.slice_rows(to, 1));
 }
 
-/// Keeps the hidden state of the last row of a span that is final at once and ends a chunk.
-void qwen38_model::carry_hidden(ops::row_span const& span) {
-  lane_state& at = lane_at(span.lane);
-  at.newest ^= 1U;
-  at.carried[at.newest] = at.position - 1;
-  std::int64_t const row = span.first_row + span.rows - 1;
-  backend_->gather_rows(work_->hidden, std::span(&row, 1),
-                        work_->carried.slice_rows(carried_row(span.lane, at.newest), 1));
+/// Where the hidden states go that end a chunk and are final at once, after the latest pass.
+std::vector<ops::row_move> qwen38_model::carry_hidden() {
+  std::vector<ops::row_move> moves;
+  if (!limits_.has_mtp) return moves;
+  for (ops::row_span const& span : latest_) {
+    bool const ends_chunk = (span.position + span.rows) % limits_.prefill_chunk == 0;
+    if (span.tentative || !ends_chunk) continue;
+    std::size_t const place = lane_at(span.lane).newest ^ 1U;
+    moves.push_back(
+        {static_cast<std::int32_t>(span.first_row + span.rows - 1), carried_row(span.lane, place)});
+  }
+  return moves;
 }
 
 void qwen38_model::report(std::int64_t layer, ops::tensor x) {
@@ -234,38 +251,33 @@ void qwen38_model::report(std::int64_t layer, ops::tensor x) {
 }
 
 void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_layer,
-                                 std::span<ops::row_span const> spans, ops::tensor normed,
-                                 ops::tensor x) {
+                                 ops::pass const& p, ops::tensor normed, ops::tensor x) {
   ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
   ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
   backend_->matmul(*w.kv, normed, kv, false);
-  backend_->store_kv(*kv_, cache_layer, slot_offset(cache_layer), spans, kv, *w.k_norm);
+  backend_->store_kv(*kv_, cache_layer, p, kv, *w.k_norm);
   backend_->matmul(*w.q_gate, normed, q_gate, false);
-  backend_->attention(*kv_, cache_layer, slot_offset(cache_layer), spans, q_gate, *w.q_norm,
-                      attended);
+  backend_->attention(*kv_, cache_layer, p, q_gate, *w.q_norm, attended);
   add_product(*w.out, attended, x);
 }
 
-void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
-                           std::span<ops::row_span const> spans, ops::tensor normed,
-                           ops::tensor x) {
+void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer, ops::pass const& p,
+                           ops::tensor normed, ops::tensor x) {
   ops::tensor const qkvz = work_->qkvz.slice_rows(0, x.rows);
   ops::tensor const ba = work_->ba.slice_rows(0, x.rows);
   ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
   backend_->matmul(*w.qkvz, normed, qkvz, false);
   backend_->matmul(*w.ba, normed, ba, false);
-  backend_->gdn(*gdn_, state_layer, spans, qkvz, ba, w.view(), mixed);
+  backend_->gdn(*gdn_, state_layer, p, qkvz, ba, w.view(), mixed);
   add_product(*w.out, mixed, x);
 }
 
 void qwen38_model::add_mlp(layer_weights const& w, ops::tensor x) {
   ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
-  ops::tensor const gate_up = work_->gate_up.slice_rows(0, x.rows);
   ops::tensor const activated = work_->activated.slice_rows(0, x.rows);
   backend_->rms_norm(x, *w.post_norm, static_cast<float>(config_.rms_norm_eps), normed);
-  backend_->matmul(*w.mlp.gate_up, normed, gate_up, false);
-  backend_->silu_mul(gate_up, activated);
+  backend_->gate_up(*w.mlp.gate_up, normed, activated);
   add_product(*w.mlp.down, activated, x);
 }
 
@@ -282,41 +294,33 @@ void qwen38_model::add_product(ops::linear const& w, ops::tensor input, ops::ten
 
 /// The best valid id of each row, the lowest of equals.
 void qwen38_model::argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids) {
-  if (!ranks_) {
-    backend_->argmax(logits, limits_.valid_ids, ids);
-    return;
-  }
-  std::int64_t const first = config_.vocab_size * ranks_->rank();
+  std::int64_t const first = ranks_ ? config_.vocab_size * ranks_->rank() : 0;
   std::int64_t const valid =
       std::clamp(limits_.valid_ids - first, std::int64_t{0}, config_.vocab_size);
-  std::vector<parallel::ranked_id> best(ids.size());
+  std::vector<ops::ranked_id> best(ids.size());
   if (valid > 0) {
-    backend_->argmax(logits, valid, ids);
-    for (std::size_t r = 0; r < ids.size(); ++r) {
-      backend_->read(logits.slice_rows(static_cast<std::int64_t>(r), 1).slice_cols(ids[r], 1),
-                     {&best[r].value, 1});
-      best[r].id = static_cast<std::int32_t>(first + ids[r]);
-    }
+    backend_->argmax(logits, valid, best);
+    for (ops::ranked_id& one : best) one.id += static_cast<std::int32_t>(first);
   }
-  ranks_->max_over_ranks(best);
+  if (ranks_) ranks_->max_over_ranks(best);
   for (std::size_t r = 0; r < ids.size(); ++r) ids[r] = best[r].id;
 }
 
-void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer,
-                             std::span<ops::row_span const> spans, ops::tensor x) {
+void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
+                             ops::tensor x) {
   ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
   backend_->rms_norm(x, *w.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
   if (auto const* attention = std::get_if<attention_weights>(&w.mixer)) {
-    add_attention(*attention, cache_layer, spans, normed, x);
+    add_attention(*attention, cache_layer, p, normed, x);
   } else {
-    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, spans, normed, x);
+    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, p, normed, x);
   }
   add_mlp(w, x);
 }
 
 std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batch) {
   std::vector<std::int32_t> ids;
-  std::vector<std::int64_t> wanted;
+  std::vector<ops::row_move> wanted;
   latest_.clear();
   for (sequence_rows const& sequence : batch) {
     std::int64_t const first = std::ssize(ids);
@@ -331,33 +335,45 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
     latest_.push_back(
         {sequence.lane, sequence.position, first, rows, sequence.tentative, at.pages});
     ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
-    for (std::int64_t r = sequence.logits_from; r < rows; ++r) wanted.push_back(first + r);
+    for (std::int64_t r = sequence.logits_from; r < rows; ++r) {
+      wanted.push_back(
+          {static_cast<std::int32_t>(first + r), static_cast<std::int32_t>(wanted.size())});
+    }
   }
   std::int64_t const rows = std::ssize(ids);
+  std::vector<ops::row_move> const carried = carry_hidden();
+  ops::pass_rows pass{latest_, ids, {}, 0};
+  pass.moves[carry_moves] = carried;
+  pass.moves[logits_moves] = wanted;
+  ops::pass& p = *work_->pass;
+  backend_->set_pass(p, pass);
   ops::tensor const x = work_->x.slice_rows(0, rows);
-  backend_->embed(weights_.embedding.rows, weights_.embedding.type, ids, x);
+  backend_->embed(*weights_.embedding, p, x);
   std::int64_t attention_layer = 0;
   std::int64_t gdn_layer = 0;
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
-    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, latest_, x);
+    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x);
     report(static_cast<std::int64_t>(i), x);
   }
   ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
   backend_->rms_norm(x, *weights_.norm, static_cast<float>(config_.rms_norm_eps), hidden);
   report(config_.num_hidden_layers, hidden);
+  if (!carried.empty()) backend_->move_rows(p, carry_moves, hidden, work_->held);
   for (ops::row_span const& span : latest_) {
     if (span.tentative) continue;
     lane_state& at = lane_at(span.lane);
     at.position += span.rows;
-    if (limits_.has_mtp && at.position % limits_.prefill_chunk == 0) carry_hidden(span);
+    if (!limits_.has_mtp || at.position % limits_.prefill_chunk != 0) continue;
+    at.newest ^= 1U;
+    at.carried[at.newest] = at.position - 1;
   }
   if (wanted.empty()) return {};
 
   std::int64_t const count = std::ssize(wanted);
   ops::tensor const selected = work_->selected.slice_rows(0, count);
   ops::tensor const logits = work_->logits.slice_rows(0, count);
-  backend_->gather_rows(hidden, wanted, selected);
+  backend_->move_rows(p, logits_moves, hidden, selected);
   backend_->matmul(*weights_.head, selected, logits, false);
   ops::tensor all = logits;
   if (ranks_) {
@@ -371,16 +387,16 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   return logits_;
 }
 
-std::pair<ops::tensor, std::int64_t> qwen38_model::hidden_row(int lane,
-                                                              std::int64_t position) const {
+/// The row of `held` with the lane's hidden state at a position.
+std::int32_t qwen38_model::hidden_row(int lane, std::int64_t position) const {
   for (ops::row_span const& span : latest_) {
     if (span.lane == lane && position >= span.position && position < span.position + span.rows) {
-      return {work_->hidden, span.first_row + position - span.position};
+      return static_cast<std::int32_t>(span.first_row + position - span.position);
     }
   }
   lane_state const& at = lanes_[static_cast<std::size_t>(lane)];
   for (std::size_t which = 0; which < 2; ++which) {
-    if (at.carried[which] == position) return {work_->carried, carried_row(lane, which)};
+    if (at.carried[which] == position) return carried_row(lane, which);
   }
   throw error(error_kind::internal,
               "draft: the latest pass does not hold the hidden states asked for");
@@ -396,8 +412,10 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   // Rows of the pass and, of those, the last row of each sequence that drafts.
   std::vector<std::int32_t> ids;
   std::vector<ops::row_span> spans;
+  std::vector<ops::row_move> sources;
   std::vector<ops::row_span> last_spans;
-  std::vector<std::int64_t> last_rows;
+  std::vector<ops::row_move> last_rows;
+  std::vector<ops::row_move> outputs;
   for (draft_rows const& sequence : batch) {
     std::int64_t const first = std::ssize(ids);
     std::int64_t const rows = std::ssize(sequence.ids);
@@ -410,28 +428,39 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
     spans.push_back({sequence.lane, sequence.position, first, rows, false, pages});
     ids.insert(ids.end(), sequence.ids.begin(), sequence.ids.end());
     for (std::int64_t r = 0; r < rows; ++r) {
-      auto const [source, row] = sequence.from_target
-                                     ? hidden_row(sequence.lane, sequence.position + r)
-                                     : std::pair(work_->draft_hidden, std::int64_t{sequence.lane});
-      backend_->gather_rows(source, std::span(&row, 1),
-                            work_->draft_source.slice_rows(first + r, 1));
+      std::int32_t const source = sequence.from_target
+                                      ? hidden_row(sequence.lane, sequence.position + r)
+                                      : draft_row(sequence.lane);
+      sources.push_back({source, static_cast<std::int32_t>(first + r)});
     }
     if (sequence.want_draft) {
-      last_spans.push_back(
-          {sequence.lane, sequence.position + rows - 1, std::ssize(last_rows), 1, false, pages});
-      last_rows.push_back(first + rows - 1);
+      auto const place = static_cast<std::int32_t>(last_rows.size());
+      last_spans.push_back({sequence.lane, sequence.position + rows - 1, place, 1, false, pages});
+      last_rows.push_back({static_cast<std::int32_t>(first + rows - 1), place});
+      outputs.push_back({place, draft_row(sequence.lane)});
     }
   }
+  // The MTP layer's row p consumes the token at p + 1 and lies in its slot.
+  ops::pass_rows pass{spans, ids, {}, 1};
+  pass.moves[source_moves] = sources;
+  pass.moves[last_moves] = last_rows;
+  ops::pass& p = *work_->pass;
+  backend_->set_pass(p, pass);
+  pass = {last_spans, {}, {}, 1};
+  pass.moves[output_moves] = outputs;
+  ops::pass& last_pass = *work_->last_pass;
+  if (!last_rows.empty()) backend_->set_pass(last_pass, pass);
 
   // x = fc [N(embedding) ; N(hidden)]
   std::int64_t const rows = std::ssize(ids);
   ops::tensor const input = work_->draft_input.slice_rows(0, rows);
   ops::tensor const x = work_->x.slice_rows(0, rows);
   ops::tensor const normed = work_->normed.slice_rows(0, rows);
-  backend_->embed(weights_.embedding.rows, weights_.embedding.type, ids, x);
+  ops::tensor const source = work_->draft_source.slice_rows(0, rows);
+  backend_->embed(*weights_.embedding, p, x);
   backend_->rms_norm(x, *mtp.embedding_norm, eps, input.slice_cols(0, h));
-  backend_->rms_norm(work_->draft_source.slice_rows(0, rows), *mtp.hidden_norm, eps,
-                     input.slice_cols(h, h));
+  backend_->move_rows(p, source_moves, work_->held, source);
+  backend_->rms_norm(source, *mtp.hidden_norm, eps, input.slice_cols(h, h));
   backend_->matmul(*mtp.fc, input, x, false);
 
   // Earlier rows leave only their keys and values behind.
@@ -442,7 +471,7 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
     backend_->rms_norm(x, *mtp.layer.input_norm, eps, normed);
     ops::tensor const kv = work_->kv.slice_rows(0, rows);
     backend_->matmul(*attention.kv, normed, kv, false);
-    backend_->store_kv(*kv_, cache_layer, slot_offset(cache_layer), spans, kv, *attention.k_norm);
+    backend_->store_kv(*kv_, cache_layer, p, kv, *attention.k_norm);
   }
   std::ranges::fill(next_ids, -1);
   if (last_rows.empty()) return;
@@ -450,26 +479,25 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   std::int64_t const count = std::ssize(last_rows);
   ops::tensor const last_x = work_->draft_x.slice_rows(0, count);
   ops::tensor const out = work_->draft_out.slice_rows(0, count);
+  ops::tensor const selected = work_->selected.slice_rows(0, count);
   ops::tensor const logits = work_->logits.slice_rows(0, count);
-  backend_->gather_rows(x, last_rows, last_x);
-  run_layer(mtp.layer, cache_layer, last_spans, last_x);
+  backend_->move_rows(p, last_moves, x, last_x);
+  run_layer(mtp.layer, cache_layer, last_pass, last_x);
   backend_->rms_norm(last_x, *mtp.norm, eps, out);
-  backend_->matmul(*weights_.head, out, logits, false);
+  backend_->move_rows(last_pass, output_moves, out, work_->held);
+  backend_->copy(out, selected);
+  backend_->matmul(*weights_.head, selected, logits, false);
   std::vector<std::int32_t> drafts(static_cast<std::size_t>(count));
   argmax_over_ranks(logits, drafts);
   std::size_t next = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (!batch[i].want_draft) continue;
-    std::int64_t const row = static_cast<std::int64_t>(next);
-    backend_->gather_rows(out, std::span(&row, 1),
-                          work_->draft_hidden.slice_rows(batch[i].lane, 1));
-    next_ids[i] = drafts[next++];
+    if (batch[i].want_draft) next_ids[i] = drafts[next++];
   }
 }
 
 std::vector<float> qwen38_model::draft_hidden(int lane) {
   std::vector<float> values(static_cast<std::size_t>(config_.hidden_size));
-  backend_->read(work_->draft_hidden.slice_rows(lane, 1), values);
+  backend_->read(work_->held.slice_rows(draft_row(lane), 1), values);
   return values;
 }
 

@@ -57,6 +57,8 @@ class qwen38_model final : public causal_lm {
     std::size_t gdn_state = 0;
   };
   [[nodiscard]] memory_use get_memory_use() const noexcept;
+  /// The routes that the rank's products have taken so far.
+  [[nodiscard]] std::vector<ops::route_count> routes() const { return backend_->routes(); }
 
   /// Called with the fp32 rows [rows, hidden] after each layer (index 0 ..), and with the normed
   /// output under index num_hidden_layers. For tests against an oracle.
@@ -76,22 +78,23 @@ class qwen38_model final : public causal_lm {
     std::size_t newest = 0;
   };
 
-  void run_layer(layer_weights const& w, std::int64_t cache_layer,
-                 std::span<ops::row_span const> spans, ops::tensor x);
-  void add_attention(attention_weights const& w, std::int64_t cache_layer,
-                     std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x);
-  void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
-               std::span<ops::row_span const> spans, ops::tensor normed, ops::tensor x);
+  void run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
+                 ops::tensor x);
+  void add_attention(attention_weights const& w, std::int64_t cache_layer, ops::pass const& p,
+                     ops::tensor normed, ops::tensor x);
+  void add_gdn(gdn_layer_weights const& w, std::int64_t state_layer, ops::pass const& p,
+               ops::tensor normed, ops::tensor x);
   void add_mlp(layer_weights const& w, ops::tensor x);
   void add_product(ops::linear const& w, ops::tensor input, ops::tensor x);
   void argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids);
   void report(std::int64_t layer, ops::tensor x);
   [[nodiscard]] lane_state& lane_at(int lane);
-  [[nodiscard]] std::int64_t slot_offset(std::int64_t cache_layer) const;
-  [[nodiscard]] std::int64_t carried_row(int lane, std::size_t which) const;
-  void carry_hidden(ops::row_span const& span);
-  [[nodiscard]] std::pair<ops::tensor, std::int64_t> hidden_row(int lane,
-                                                                std::int64_t position) const;
+  [[nodiscard]] std::int32_t carried_row(int lane, std::size_t which) const;
+  [[nodiscard]] std::int32_t snapshot_row(std::int32_t snapshot) const;
+  [[nodiscard]] std::int32_t draft_row(int lane) const;
+  void copy_held(std::int32_t from, std::int32_t to);
+  [[nodiscard]] std::vector<ops::row_move> carry_hidden();
+  [[nodiscard]] std::int32_t hidden_row(int lane, std::int64_t position) const;
 
   std::shared_ptr<checkpoint::repository> files_;
   checkpoint::model_config config_;  ///< of one rank

@@ -29,7 +29,9 @@ class loader {
     model_weights all;
     checkpoint::dense_view const embedding = checkpoint::find_dense(
         files_, prefix_ + "embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
-    all.embedding = embedding_of(embedding);
+    require_16_bits(embedding);
+    all.embedding = backend_.make_embedding(embedding.bytes, embedding.type, config_.hidden_size);
+    packed_bytes_ += all.embedding->resident_bytes();
     for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) {
       all.layers.push_back(layer(prefix_ + "layers." + std::to_string(i) + ".",
                                  config_.layers[static_cast<std::size_t>(i)]));
@@ -50,26 +52,24 @@ class loader {
     std::int64_t n;
   };
 
-  static embedding_table embedding_of(checkpoint::dense_view const& view) {
-    if (view.type == qpn::dtype::f32) {
-      throw error(error_kind::unsupported,
-                  "tensor " + view.name + " is F32: expected a BF16 or F16 embedding");
-    }
-    return {view.bytes.data(), view.type};
+  static void require_16_bits(checkpoint::dense_view const& view) {
+    if (view.type != qpn::dtype::f32) return;
+    throw error(error_kind::unsupported,
+                "tensor " + view.name + " is F32: expected a BF16 or F16 embedding");
   }
 
   std::unique_ptr<ops::linear> tied_head(checkpoint::dense_view const& embedding) {
-    embedding_table const table = embedding_of(embedding);
     parallel::index_range const ids = plan_.vocabulary(rank_);
     qpn::weight_part part{};
     part.n = ids.count;
-    part.codes = table.rows + ids.first * config_.hidden_size * qpn::bits(table.type) / 8;
-    return packed({"embed_tokens as head",
-                   qpn::format_id::dense16,
-                   table.type,
-                   qpn::scale_mode::none,
-                   config_.hidden_size,
-                   {&part, 1}});
+    part.codes =
+        embedding.bytes.data() + ids.first * config_.hidden_size * qpn::bits(embedding.type) / 8;
+    ops::linear_source source;
+    source.name = "embed_tokens as head";
+    source.dense_type = embedding.type;
+    source.k = config_.hidden_size;
+    source.parts = {&part, 1};
+    return packed(source);
   }
 
   std::unique_ptr<ops::linear> packed(ops::linear_source const& source) {
@@ -94,7 +94,8 @@ class loader {
   }
 
   /// One packed matrix of one or several modules along n, each keeping its own scales.
-  std::unique_ptr<ops::linear> fused(std::vector<module_rows> const& modules, std::int64_t k) {
+  std::unique_ptr<ops::linear> fused(std::vector<module_rows> const& modules, std::int64_t k,
+                                     ops::linear_use use = ops::linear_use::product) {
     std::vector<checkpoint::linear_view> views;
     std::vector<parallel::linear_slice> slices;
     std::vector<qpn::weight_part> parts;
@@ -121,6 +122,7 @@ class loader {
     source.name = name;
     source.k = slices.front().k;
     source.parts = parts;
+    source.use = use;
     return packed(source);
   }
 
@@ -190,7 +192,8 @@ class loader {
     }
     w.post_norm = norm(base + "post_attention_layernorm.weight", h);
     w.mlp.gate_up =
-        fused({{base + "mlp.gate_proj", intermediate}, {base + "mlp.up_proj", intermediate}}, h);
+        fused({{base + "mlp.gate_proj", intermediate}, {base + "mlp.up_proj", intermediate}}, h,
+              ops::linear_use::gate_up);
     w.mlp.down = fused({{base + "mlp.down_proj", h}}, intermediate);
     return w;
   }

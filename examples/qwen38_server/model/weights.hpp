@@ -58,24 +58,19 @@ struct mtp_weights {
   std::unique_ptr<ops::constants> norm;
 };
 
-/// 16-bit rows [vocab_size, hidden] in the checkpoint's own mapping, on any byte.
-struct embedding_table {
-  std::byte const* rows = nullptr;
-  qpn::dtype type = qpn::dtype::bf16;
-};
-
 struct model_weights {
-  embedding_table embedding;
+  std::unique_ptr<ops::embedding> embedding;  ///< [vocab_size, hidden]
   std::vector<layer_weights> layers;
   std::unique_ptr<ops::constants> norm;
   std::unique_ptr<ops::linear> head;
   std::optional<mtp_weights> mtp;
-  std::size_t packed_bytes = 0;  ///< of all linears
+  std::size_t packed_bytes =
+      0;  ///< of all linears, and of the embedding where the backend copies it
 };
 
 /// Packs what `rank` of the plan holds of the checkpoint for `backend`; a tensor that is neither
 /// used nor on the list of ignored names is an error. `files` must outlive the result (the
-/// embedding stays in its mapping).
+/// embedding may stay in its mapping).
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
                            parallel::shard_plan const& plan, int rank, ops::backend& backend);
 

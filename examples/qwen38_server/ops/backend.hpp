@@ -8,8 +8,11 @@
 #include <qpn/packed_weight.hpp>
 #include <qpn/prepack.hpp>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "ops/pass.hpp"
 #include "ops/tensor.hpp"
 
 /// The operations a model is written against, once for every device.
@@ -41,6 +44,20 @@ class constants {
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
 };
 
+/// 16-bit rows of the vocabulary.
+class embedding {
+ public:
+  virtual ~embedding() = default;
+  /// 0 where the rows stay in the caller's memory.
+  [[nodiscard]] virtual std::size_t resident_bytes() const noexcept = 0;
+};
+
+/// What a linear is multiplied for.
+enum class linear_use : std::uint8_t {
+  product,  ///< matmul()
+  gate_up,  ///< gate_up(): the first half of the rows are gates
+};
+
 struct linear_source {
   std::string_view name;  ///< for messages
   qpn::format_id format = qpn::format_id::dense16;
@@ -48,6 +65,7 @@ struct linear_source {
   qpn::scale_mode scales = qpn::scale_mode::none;
   std::int64_t k = 0;
   std::span<qpn::weight_part const> parts;  ///< fused along n, each keeping its own scales
+  linear_use use = linear_use::product;
 };
 
 struct attention_shape {
@@ -100,13 +118,27 @@ struct gdn_weights {
   constants const* norm = nullptr;     ///< [value_dim], plain weight (no + 1)
 };
 
+/// Launches of one route of a product since the backend was made.
+struct route_count {
+  std::string route;
+  std::uint64_t launches = 0;
+};
+
 class backend {
  public:
   virtual ~backend() = default;
+  /// "CPU", or the GPU's name, architecture and size.
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// Routes that were taken, for backends that have several.
+  [[nodiscard]] virtual std::vector<route_count> routes() const = 0;
 
-  // Memory. Everything is zero when handed out.
-  virtual std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols,
+  // Memory. Everything is zero when handed out. Where there is not enough, an error names what
+  // for.
+  virtual std::unique_ptr<storage> make_tensor(row_kind kind, std::int64_t rows, std::int64_t cols,
                                                tensor& view) = 0;
+  /// `rows`: bf16 or f16 [vocabulary, cols], on any byte of host memory that outlives the result.
+  virtual std::unique_ptr<embedding> make_embedding(std::span<std::byte const> rows,
+                                                    qpn::dtype type, std::int64_t cols) = 0;
   virtual std::unique_ptr<linear> make_linear(linear_source const& source) = 0;
   virtual std::unique_ptr<constants> make_constants(std::span<float const> values) = 0;
   virtual std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
@@ -115,37 +147,45 @@ class backend {
                                                     std::int64_t lanes,
                                                     std::int64_t max_tentative_rows,
                                                     std::int64_t snapshots) = 0;
+  virtual std::unique_ptr<pass> make_pass(pass_limits const& limits) = 0;
 
-  /// y[r, :] = table[ids[r], :], table bf16 or f16 [vocab, cols], on any byte of host memory.
-  virtual void embed(std::byte const* table, qpn::dtype table_type,
-                     std::span<std::int32_t const> ids, tensor y) = 0;
+  /// What the operations that follow, up to the next set_pass() of this pass, find in it. Page
+  /// lists must stay as they are until then.
+  virtual void set_pass(pass& p, pass_rows const& rows) = 0;
+
+  /// y[r, :] = table[id of row r, :].
+  virtual void embed(embedding const& table, pass const& p, tensor y) = 0;
   /// y = x * rsqrt(mean(x^2) + eps) * (1 + w), fp32.
   virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
-  /// y = x W^T, or y += x W^T.
+  /// y = x W^T, or y += x W^T; x of kind activation, y of kind stream.
   virtual void matmul(linear const& w, tensor x, tensor y, bool accumulate) = 0;
-  /// y = silu(gate) * up, gate_up = [gate | up].
-  virtual void silu_mul(tensor gate_up, tensor y) = 0;
-  /// Copies rows[i] of x to row i of y.
-  virtual void gather_rows(tensor x, std::span<std::int64_t const> rows, tensor y) = 0;
-  /// Lowest index of the largest of the first `valid` columns of each row.
-  virtual void argmax(tensor x, std::int64_t valid, std::span<std::int32_t> ids) = 0;
+  /// y = silu(x Wg^T) * x Wu^T, with Wg and Wu the halves of w, made for linear_use::gate_up; x and
+  /// y of kind activation.
+  virtual void gate_up(linear const& w, tensor x, tensor y) = 0;
+  /// y = x, as y's kind holds it; x of kind stream.
+  virtual void copy(tensor x, tensor y) = 0;
+  /// Row `to` of y becomes row `from` of x, as y's kind holds it, for each move of a list; x of
+  /// kind stream. No row is both written and read.
+  virtual void move_rows(pass const& p, int list, tensor x, tensor y) = 0;
+  /// Lowest index of the largest of the first `valid` (>= 1) columns of each row, and its value.
+  /// Waits for the work before it.
+  virtual void argmax(tensor x, std::int64_t valid, std::span<ranked_id> best) = 0;
 
   /// kv = [k | v] rows. k: norm with (1 + w) over each head, RoPE; both are written to the cache.
-  /// The row at position p goes to slot p + slot_offset; RoPE's position is p.
-  virtual void store_kv(kv_cache& cache, std::int64_t layer, std::int64_t slot_offset,
-                        std::span<row_span const> spans, tensor kv, constants const& k_norm) = 0;
+  /// RoPE's position is the row's, without the slot offset.
+  virtual void store_kv(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
+                        constants const& k_norm) = 0;
   /// q_gate: per head head_dim query values, then head_dim gate values. q: norm with (1 + w), RoPE;
   /// causal softmax attention over the sequence's pages, scale head_dim^-1/2; out = attention *
-  /// sigmoid(gate). Slots below slot_offset hold nothing and are not read. The order of every sum
-  /// depends on the position alone, not on pages.
-  virtual void attention(kv_cache const& cache, std::int64_t layer, std::int64_t slot_offset,
-                         std::span<row_span const> spans, tensor q_gate, constants const& q_norm,
-                         tensor out) = 0;
+  /// sigmoid(gate), of kind activation. Slots below the slot offset hold nothing and are not read.
+  /// The order of every sum depends on the slot alone, not on pages.
+  virtual void attention(kv_cache const& cache, std::int64_t layer, pass const& p, tensor q_gate,
+                         constants const& q_norm, tensor out) = 0;
 
   /// Gated DeltaNet mixer of one layer, from projections to the gated norm.
-  /// qkvz = [q | k | v | z] rows, ba = [b | a] rows, out [rows, value_channels].
-  virtual void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans,
-                   tensor qkvz, tensor ba, gdn_weights const& w, tensor out) = 0;
+  /// qkvz = [q | k | v | z] rows, ba = [b | a] rows, out [rows, value_channels] of kind activation.
+  virtual void gdn(gdn_state& state, std::int64_t layer, pass const& p, tensor qkvz, tensor ba,
+                   gdn_weights const& w, tensor out) = 0;
   /// Folds the first `rows` rows of the lane's record into its state, in all layers, and forgets
   /// the record.
   virtual void gdn_keep(gdn_state& state, int lane, std::int64_t rows) = 0;
@@ -155,7 +195,7 @@ class backend {
   /// Makes a snapshot the lane's state; a record is forgotten.
   virtual void gdn_load(gdn_state& state, int lane, std::int64_t snapshot) = 0;
 
-  /// Host copy of fp32 rows; waits for the work before it.
+  /// Host copy of rows of either kind, in fp32; waits for the work before it.
   virtual void read(tensor x, std::span<float> out) = 0;
 };
 

@@ -5,11 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <qpn/dtype.hpp>
-#include <span>
+
+#include "ops/tensor_limits.hpp"
 
 namespace qwen38::ops {
 
-inline constexpr std::int64_t kv_page_tokens = 64;  ///< slots of a page of the KV cache
+/// What a tensor's rows are for. The CPU backend holds both kinds in fp32.
+enum class row_kind : std::uint8_t {
+  stream,      ///< fp32: the residual stream, and what products give
+  activation,  ///< enters a product; on a GPU fp16, stored with saturation
+};
 
 /// A row-major matrix in the backend's memory; not owning. Row r starts `r * stride` elements after
 /// `data`.
@@ -35,17 +40,10 @@ struct tensor {
   }
 };
 
-/// Consecutive rows of one sequence inside a pass: rows first_row .. first_row + rows - 1 of the
-/// tensors are the tokens at absolute positions position .. position + rows - 1 of the lane.
-struct row_span {
-  int lane = 0;
-  std::int64_t position = 0;
-  std::int64_t first_row = 0;
-  std::int64_t rows = 0;
-  bool tentative = false;  ///< recurrent state must survive unchanged; a record is kept instead
-  /// Where the sequence's keys and values lie: slot s in page pages[s / kv_page_tokens]. Not needed
-  /// where no keys and values are.
-  std::span<std::int32_t const> pages = {};
+/// A row's best id; id -1: none of its ids may be chosen.
+struct ranked_id {
+  float value = 0;
+  std::int32_t id = -1;
 };
 
 }  // namespace qwen38::ops

@@ -8,11 +8,7 @@
 
 namespace qwen38::parallel {
 
-/// A rank's best id of some row of logits; id -1: none of its ids may be chosen.
-struct ranked_id {
-  float value = 0;
-  std::int32_t id = -1;
-};
+using ops::ranked_id;
 
 /// One rank's end of a group of ranks: the only way by which data crosses. Tensors are fp32 rows in
 /// the memory of the rank's backend. Every rank makes the same calls in the same order, with equal

@@ -32,7 +32,9 @@ struct dequantize_params {
   void* out = nullptr;
   dtype out_type = dtype::f16;
   std::int64_t ldo = 0;
-  bool by_words = false;  ///< rows of `out` are 16-byte aligned
+  bool by_words = false;    ///< rows of `out` are 16-byte aligned
+  bool with_scales = true;  ///< the fp32 ones; block scales always count
+  float factor = 1.0f;      ///< of every value: a power of two
 };
 
 /// The codes of a word as numbers, times `scale`, the block scale: exact.
@@ -148,12 +150,13 @@ QPN_HD void dequantize_program(Lane& lane, dequantize_params const& p) noexcept 
   }
   float values[record::codes_per_word];
   decode_word(Format{}, layout, word, block_scale, values);
-  if (layout.scale != scale_mode::none) {
-    float const scale =
+  float scale = p.factor;
+  if (p.with_scales && layout.scale != scale_mode::none) {
+    scale *=
         lane.load(reinterpret_cast<float const*>(p.weight.data + scale_offset(layout, at.row, k)));
-    QPN_UNROLL
-    for (int i = 0; i < record::codes_per_word; ++i) values[i] *= scale;
   }
+  QPN_UNROLL
+  for (int i = 0; i < record::codes_per_word; ++i) values[i] *= scale;
   store_values(lane, p, row * p.ldo + k, layout.k - k, values);
 }
 

@@ -5,6 +5,7 @@
 
 #include "qpn/config.hpp"
 #include "qpn/detail/bits.hpp"
+#include "qpn/detail/candidate_key.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
 #include "qpn/packed_weight.hpp"
@@ -41,74 +42,56 @@ struct epilogue_params {
   dtype y_type = dtype::f16;
   overflow_policy overflow = overflow_policy::saturate;
   activation act = activation::none;
-  bool argmax = false;
-  std::int64_t argmax_n = 0;  ///< columns at and beyond it are never chosen
+  int candidates = 0;           ///< of each row
+  std::uint32_t first_id = 0;   ///< of column 0
+  std::int64_t eligible_n = 0;  ///< columns at and beyond it are never chosen
 };
 
-/// The code of a value in f16 or bf16, or by the policy that of the largest number.
-[[nodiscard]] QPN_HD constexpr std::uint16_t saturate_16(std::uint16_t code, float value,
-                                                         dtype type,
-                                                         overflow_policy overflow) noexcept {
+[[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
+                                                       overflow_policy overflow) noexcept {
+  std::uint16_t const code = type == dtype::f16 ? encode_f16(value) : encode_bf16(value);
   std::uint16_t const infinity = type == dtype::f16 ? 0x7c00 : 0x7f80;
   bool const overflowed = (code & 0x7fffu) == infinity && is_finite(value);
   return overflowed && overflow == overflow_policy::saturate ? static_cast<std::uint16_t>(code - 1u)
                                                              : code;
 }
 
-[[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
-                                                       overflow_policy overflow) noexcept {
-  return saturate_16(type == dtype::f16 ? encode_f16(value) : encode_bf16(value), value, type,
-                     overflow);
-}
-
 [[nodiscard]] QPN_HD constexpr float decode_16(std::uint16_t code, dtype type) noexcept {
   return type == dtype::f16 ? decode_f16(code) : decode_bf16(code);
 }
 
-/// Orders (value, column) for a maximum in which the lowest column wins a tie and NaN beats every
-/// number, so that a broken row shows. -0 equals +0. Never 0.
-[[nodiscard]] QPN_HD constexpr std::uint64_t argmax_key(float value,
-                                                        std::uint32_t column) noexcept {
-  std::uint32_t const bits = float_bits(value == 0.0f ? 0.0f : value);
-  std::uint32_t const ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  std::uint32_t const top = is_nan_bits(bits) ? 0xffffffffu : ordered;
-  return static_cast<std::uint64_t>(top) << 32 | (0xffffffffu - column);
-}
-
-[[nodiscard]] QPN_HD constexpr std::int32_t argmax_column(std::uint64_t key) noexcept {
-  return static_cast<std::int32_t>(0xffffffffu - static_cast<std::uint32_t>(key));
-}
-
-[[nodiscard]] QPN_HD constexpr float argmax_value(std::uint64_t key) noexcept {
-  std::uint32_t const ordered = static_cast<std::uint32_t>(key >> 32);
-  if (ordered == 0xffffffffu) return bits_float(0x7fc00000u);
-  return bits_float((ordered & 0x80000000u) != 0 ? ordered & 0x7fffffffu : ~ordered);
-}
-
-/// What the sum of a weight row is multiplied by and what is added to it.
-struct column_terms {
-  float scale = 1.0f;
-  float bias = 0.0f;
+/// What a lane needs to finish its two columns of a tile group, whatever the row: loaded before the
+/// sums are known, nothing waits for it.
+struct column_factors {
+  float scale[2] = {1.0f, 1.0f};
+  float bias[2] = {0.0f, 0.0f};
 };
 
-/// The terms of weight row `column`; none at and beyond n.
+/// Columns are weight rows 64 * group + id and 64 * group + 32 + id.
 template <class Lane>
-[[nodiscard]] QPN_HD column_terms load_column_terms(Lane& lane, epilogue_params const& p,
-                                                    std::int64_t column) noexcept {
-  column_terms terms;
-  if (column >= p.n) return terms;
-  if (p.scale != scale_mode::none) {
-    terms.scale = lane.load(p.scales + (p.scale == scale_mode::tensor ? column / tile_n : column));
+[[nodiscard]] QPN_HD column_factors load_column_factors(Lane& lane, epilogue_params const& p,
+                                                        std::int64_t group, int id) noexcept {
+  column_factors factors;
+  for (int tile = 0; tile < 2; ++tile) {
+    std::int64_t const column = 2 * tile_n * group + tile * tile_n + id;
+    if (column >= p.n) continue;
+    if (p.scale != scale_mode::none) {
+      std::int64_t const at = p.scale == scale_mode::tensor ? column / tile_n : column;
+      factors.scale[tile] = lane.load(p.scales + at);
+    }
+    if (p.bias != nullptr) factors.bias[tile] = lane.load(p.bias + column);
   }
-  if (p.bias != nullptr) terms.bias = lane.load(p.bias + column);
-  return terms;
+  return factors;
 }
 
-/// The sum of a weight row scaled, plus bias.
-[[nodiscard]] QPN_HD inline float scaled_sum(epilogue_params const& p, column_terms const& terms,
+/// The sum of a weight row of the tile scaled, plus bias.
+[[nodiscard]] QPN_HD inline float scaled_sum(epilogue_params const& p,
+                                             column_factors const& factors, int tile,
                                              float sum) noexcept {
-  float const value = sum * p.code_scale * terms.scale;
-  return p.bias != nullptr ? value + terms.bias : value;
+  float value = sum * p.code_scale;
+  if (p.scale != scale_mode::none) value *= factors.scale[tile];
+  if (p.bias != nullptr) value += factors.bias[tile];
+  return value;
 }
 
 /// Adds the residual and stores y[row, column].
@@ -126,53 +109,44 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
   if (p.y_type == dtype::f32) {
     lane.store(static_cast<float*>(p.y) + at, value);
   } else {
-    auto const code = p.y_type == dtype::f16
-                          ? static_cast<std::uint16_t>(lane.convert_half2(value, 0.0f))
-                          : encode_bf16(value);
-    lane.store(static_cast<std::uint16_t*>(p.y) + at,
-               saturate_16(code, value, p.y_type, p.overflow));
+    lane.store(static_cast<std::uint16_t*>(p.y) + at, encode_16(value, p.y_type, p.overflow));
   }
 }
 
 /// Finishes one row of a tile group for one lane: sums low and high are those of weight rows
-/// 64 * group + id and 64 * group + 32 + id, `terms` theirs. Returns the lane's larger argmax key,
-/// 0 without one.
+/// 64 * group + id and 64 * group + 32 + id. Where candidates are wanted, key gets those of the two
+/// columns.
 template <class Lane>
-[[nodiscard]] QPN_HD std::uint64_t finish_columns(Lane& lane, epilogue_params const& p,
-                                                  std::int64_t group, std::int64_t row, int id,
-                                                  float low, float high,
-                                                  column_terms const (&terms)[2]) noexcept {
+QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, column_factors const& factors,
+                           std::int64_t group, std::int64_t row, int id, float low, float high,
+                           std::uint64_t (&key)[2]) noexcept {
+  key[0] = key[1] = no_candidate;
   std::int64_t const column = 2 * tile_n * group + id;
   if (p.act == activation::silu_gate) {  // n is a multiple of 64
-    float const gate = scaled_sum(p, terms[0], low);
-    float const up = scaled_sum(p, terms[1], high);
+    float const gate = scaled_sum(p, factors, 0, low);
+    float const up = scaled_sum(p, factors, 1, high);
     store_result(lane, p, row, tile_n * group + id, gate / (1.0f + lane.exp(-gate)) * up);
-    return 0;
+    return;
   }
-  std::uint64_t best = 0;
   QPN_UNROLL
   for (int tile = 0; tile < 2; ++tile) {
     std::int64_t const at = column + tile * tile_n;
     if (at >= p.n) continue;
-    float const value = scaled_sum(p, terms[tile], tile == 0 ? low : high);
+    float const value = scaled_sum(p, factors, tile, tile == 0 ? low : high);
     if (p.y != nullptr) store_result(lane, p, row, at, value);
-    if (p.argmax && at < p.argmax_n) {
-      std::uint64_t const key = argmax_key(value, static_cast<std::uint32_t>(at));
-      best = key > best ? key : best;
+    if (p.candidates != 0 && at < p.eligible_n) {
+      key[tile] = candidate_key(value, p.first_id + static_cast<std::uint32_t>(at));
     }
   }
-  return best;
 }
 
-/// The same, with terms that are loaded here.
+/// The same without candidates, and with factors that are loaded here.
 template <class Lane>
-[[nodiscard]] QPN_HD std::uint64_t finish_columns(Lane& lane, epilogue_params const& p,
-                                                  std::int64_t group, std::int64_t row, int id,
-                                                  float low, float high) noexcept {
-  std::int64_t const column = 2 * tile_n * group + id;
-  column_terms const terms[2] = {load_column_terms(lane, p, column),
-                                 load_column_terms(lane, p, column + tile_n)};
-  return finish_columns(lane, p, group, row, id, low, high, terms);
+QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, std::int64_t group,
+                           std::int64_t row, int id, float low, float high) noexcept {
+  std::uint64_t no_keys[2];
+  finish_columns(lane, p, load_column_factors(lane, p, group, id), group, row, id, low, high,
+                 no_keys);
 }
 
 }  // namespace detail

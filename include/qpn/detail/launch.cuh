@@ -9,14 +9,14 @@
 
 namespace qpn::detail {
 
-/// Launches kernel(params). Returns this launch's own error: one that an earlier call left behind
-/// stays where it is.
+/// Launches kernel(params); a number is a grid, too. Returns this launch's own error: one that an
+/// earlier call left behind stays where it is.
 template <class Params>
-[[nodiscard]] static cudaError_t launch(void (*kernel)(Params), unsigned blocks, int threads,
+[[nodiscard]] static cudaError_t launch(void (*kernel)(Params), dim3 grid, int threads,
                                         int shared_bytes, cudaStream_t stream,
                                         Params params) noexcept {
   void* arguments[] = {&params};
-  return cudaLaunchKernel(reinterpret_cast<void const*>(kernel), dim3(blocks),
+  return cudaLaunchKernel(reinterpret_cast<void const*>(kernel), grid,
                           dim3(static_cast<unsigned>(threads)), arguments,
                           static_cast<std::size_t>(shared_bytes), stream);
 }

@@ -43,6 +43,12 @@ struct work_split {
     return cta_of_unit((group + 1) * steps - 1) - first_cta(group) + 1;
   }
 
+  /// Whether CTA c + ctas / 2 takes, for each c below ctas / 2, the units of CTA c, of tile groups
+  /// half of all further on: the same steps.
+  [[nodiscard]] QPN_HD constexpr bool halves_alike() const noexcept {
+    return ctas % 2 == 0 && tile_groups % 2 == 0;
+  }
+
   /// The place of CTA c, 0 <= place < cta_count(group), among those that take units of a tile
   /// group; c is one of them. Ascending place is ascending k.
   [[nodiscard]] QPN_HD constexpr std::int32_t cta_index(std::int64_t group,

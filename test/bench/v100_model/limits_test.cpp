@@ -23,13 +23,15 @@ std::vector<std::string> misses_with(char const* key, double factor, int m = 8) 
 TEST(limits, what_keeps_them_says_nothing) {
   EXPECT_TRUE(misses_with("registers", 1).empty());
   EXPECT_TRUE(misses_with("registers", 1, 16).empty());
+  EXPECT_TRUE(misses_with("registers", 1, 32).empty());
 }
 
 TEST(limits, instructions_per_weight) {
   auto const misses = misses_with("weights", 0.9);
   ASSERT_EQ(misses.size(), 1u);
-  EXPECT_EQ(misses[0], "nvfp4 mt1 needs 3.36 instructions per weight, 3.2 are allowed.");
-  EXPECT_EQ(misses_with("weights", 0.98, 16).size(), 1u);
+  EXPECT_EQ(misses[0], "nvfp4 mt1 needs 3.32 instructions per weight, 3.2 are allowed.");
+  EXPECT_EQ(misses_with("weights", 0.96, 16).size(), 1u);
+  EXPECT_EQ(misses_with("weights", 0.98, 32).size(), 1u);
 }
 
 TEST(limits, spills) {
@@ -67,6 +69,16 @@ TEST(limits, time_of_rows_with_a_target) {
             std::string::npos);
   row.shape.has_target = false;
   EXPECT_TRUE(missed_limits({row}).empty());
+}
+
+TEST(limits, time_grows_with_m_and_less_with_fp8) {
+  EXPECT_EQ(time_limit(format_id::nvfp4, 16), 1.11);
+  EXPECT_EQ(time_limit(format_id::fp8, 17), 1.18);
+  EXPECT_EQ(time_limit(format_id::nvfp4, 32), 1.18);
+  EXPECT_EQ(time_limit(format_id::nvfp4, 64), 1.7);
+  EXPECT_EQ(time_limit(format_id::fp8, 64), 1.2);
+  EXPECT_EQ(time_limit(format_id::nvfp4, 96), 2.5);
+  EXPECT_EQ(time_limit(format_id::fp8, 96), 1.45);
 }
 
 }  // namespace

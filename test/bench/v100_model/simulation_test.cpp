@@ -15,6 +15,7 @@ constexpr fitted_constants plain{2.0, 8.0};
 launch read_of(std::size_t ctas, double turns) {
   launch work;
   work.turn.dram_bytes = 2048;
+  work.turn.weight_bytes = 2048;
   work.turn.unhidden = 0.5;
   work.ctas_per_sm = 2;
   launch_part part;
@@ -79,6 +80,10 @@ TEST(simulation, a_lone_warp_waits_for_its_loads) {
   work.turn.stall_cycles = 200;
   EXPECT_NEAR(simulate(work, plain),
               plain.launch_us + microseconds(10 * (load_latency.value + 100)), 1e-3);
+  work.turn.turns_ahead = 2;
+  EXPECT_NEAR(simulate(work, plain),
+              plain.launch_us + microseconds(10 * (load_latency.value + 100) / 2), 1e-3);
+  work.turn.turns_ahead = 1;
   work.turn.stall_cycles = 4000;  // loads hide behind its own instructions
   EXPECT_NEAR(simulate(work, plain), plain.launch_us + microseconds(10 * 4000), 1e-2);
 }

@@ -52,6 +52,7 @@ std::string places(std::string const& name, std::vector<std::string> const& plac
 cta::cta(launch_state& launch, int block)
     : launch_(launch), block_(block), shared_(launch.shared_bytes, launch.report) {
   int const warps = launch.threads / warp_lanes;
+  pair_start_.assign(static_cast<std::size_t>(warps + 1) / 2, 1);
   warp_start_.assign(static_cast<std::size_t>(warps), 1);
   for (int warp = 0; warp < warps; ++warp) runnable_warps_.push_back(warp);
   lanes_.reserve(static_cast<std::size_t>(launch.threads));
@@ -65,67 +66,6 @@ cta::cta(launch_state& launch, int block)
 
 cta::~cta() {
   for (emulated_lane& lane : lanes_) local_fibers().give_back(std::move(lane.fiber_));
-}
-
-void cta::init_barrier(int barrier, int arrivals) {
-  auto const threads = static_cast<std::size_t>(launch_.threads);
-  barriers_[barrier] = {arrivals, arrivals, 0, std::vector<std::uint32_t>(threads),
-                        std::vector<std::uint32_t>(threads)};
-  shared_.keep_readers(launch_.threads / warp_lanes);
-}
-
-cta::shared_barrier* cta::find_barrier(int barrier) {
-  auto const found = barriers_.find(barrier);
-  if (found != barriers_.end()) return &found->second;
-  launch_.report.add_error([&] {
-    return sentence("block ", block_, ": no barrier was set up at byte ", barrier,
-                    " of shared memory");
-  });
-  return nullptr;
-}
-
-void cta::arrive_at(emulated_lane& lane, int barrier) {
-  shared_barrier* const at = find_barrier(barrier);
-  if (at == nullptr) return;
-  lane_moment const now = moment(lane.thread_);
-  for (int thread = 0; thread < launch_.threads; ++thread) {
-    std::uint32_t before = block_start_ - 1;
-    if (now.same_warp(thread)) before = std::max(before, now.warp_start - 1);
-    if (now.known != nullptr) before = std::max(before, now.known[thread]);
-    if (thread == lane.thread_) before = now_;
-    std::uint32_t& last = at->arrived[static_cast<std::size_t>(thread)];
-    last = std::max(last, before);
-  }
-  ++now_;
-  if (--at->missing > 0) return;
-  at->missing = at->arrivals;
-  ++at->phases;
-  at->published = at->arrived;
-}
-
-bool cta::phase_is_over(int barrier, int parity) {
-  shared_barrier const* const at = find_barrier(barrier);
-  return at == nullptr || static_cast<int>(at->phases % 2) != parity;
-}
-
-void cta::learn_from(emulated_lane& lane, int barrier) {
-  shared_barrier const* const at = find_barrier(barrier);
-  if (at == nullptr) return;
-  if (lane.known_.empty()) lane.known_.resize(at->published.size());
-  for (std::size_t i = 0; i < lane.known_.size(); ++i) {
-    lane.known_[i] = std::max(lane.known_[i], at->published[i]);
-  }
-}
-
-void cta::share_knowledge(std::span<emulated_lane> lanes) {
-  std::vector<std::uint32_t> all;
-  for (emulated_lane const& lane : lanes) {
-    if (lane.known_.empty()) continue;
-    if (all.empty()) all = lane.known_;
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = std::max(all[i], lane.known_[i]);
-  }
-  if (all.empty()) return;
-  for (emulated_lane& lane : lanes) lane.known_ = all;
 }
 
 // A lane that is dropped leaks what its frames own, so this one owns nothing.
@@ -186,12 +126,14 @@ bool cta::settle_warp(int warp) {
     for (emulated_lane const& lane : lanes) {
       switch (lane.state_) {
         case lane_state::in_sync_warp: place_of.push_back("sync_warp"); break;
+        case lane_state::in_sync_pair: place_of.push_back("sync_pair"); break;
         case lane_state::in_sync_block: place_of.push_back("sync_block"); break;
         case lane_state::in_mma: place_of.push_back("mma_m8n8k4"); break;
         case lane_state::in_mma16: place_of.push_back("mma_m16n8k16"); break;
         case lane_state::in_shuffle:
           place_of.push_back(sentence("shuffle_xor with mask ", lane.shuffle_mask_));
           break;
+        case lane_state::in_any: place_of.push_back("any"); break;
         default: place_of.push_back(""); break;
       }
     }
@@ -210,23 +152,46 @@ bool cta::settle_warp(int warp) {
   }
   if (first.state_ == lane_state::in_sync_block) {
     warps_in_sync_block_.push_back(warp);
+  } else if (first.state_ == lane_state::in_sync_pair) {
+    settle_pair(warp);
   } else if (first.state_ != lane_state::returned) {
     finish_collective(warp, first.state_);
   }
   return true;
 }
 
+/// Where the other warp of the pair waits already, both go on.
+void cta::settle_pair(int warp) {
+  int const other = warp ^ 1;
+  if (other >= static_cast<int>(warp_start_.size())) return;
+  for (emulated_lane const& lane : lanes_of(other)) {
+    if (lane.state_ != lane_state::in_sync_pair) return;
+  }
+  pair_start_[static_cast<std::size_t>(warp / 2)] = ++now_;
+  for (int const one : {warp, other}) {
+    for (emulated_lane& lane : lanes_of(one)) lane.state_ = lane_state::ready;
+  }
+  runnable_warps_.push_back(other);
+}
+
 bool cta::settle_block() {
-  if (warps_in_sync_block_.empty()) return false;  // all have returned
   std::size_t const warps = warp_start_.size();
   if (warps_in_sync_block_.size() != warps) {
     std::vector<std::string> place_of(warps);
-    for (int warp : warps_in_sync_block_) place_of[static_cast<std::size_t>(warp)] = "sync_block";
+    bool one_waits = false;
+    for (std::size_t warp = 0; warp < warps; ++warp) {
+      lane_state const state = lanes_of(static_cast<int>(warp))[0].state_;
+      if (state == lane_state::in_sync_block) place_of[warp] = "sync_block";
+      if (state == lane_state::in_sync_pair) place_of[warp] = "sync_pair";
+      one_waits = one_waits || !place_of[warp].empty();
+    }
+    if (!one_waits) return false;  // all have returned
     launch_.report.add_error(
         [&] { return sentence("block ", block_, ": ", places("warp", place_of)); });
     return false;
   }
   block_start_ = ++now_;
+  std::fill(pair_start_.begin(), pair_start_.end(), block_start_);
   for (emulated_lane& lane : lanes_) lane.state_ = lane_state::ready;
   runnable_warps_ = std::exchange(warps_in_sync_block_, {});
   return true;
@@ -236,7 +201,6 @@ void cta::finish_collective(int warp, lane_state collective) {
   std::span<emulated_lane> const lanes = lanes_of(warp);
   if (collective == lane_state::in_sync_warp) {
     warp_start_[static_cast<std::size_t>(warp)] = ++now_;
-    share_knowledge(lanes);
   } else if (collective == lane_state::in_shuffle) {
     std::array<std::uint32_t, warp_lanes> values;
     for (std::size_t i = 0; i < lanes.size(); ++i) values[i] = lanes[i].shuffle_value_;
@@ -247,6 +211,10 @@ void cta::finish_collective(int warp, lane_state collective) {
     for (std::size_t i = 0; i < lanes.size(); ++i) registers[i] = lanes[i].mma16_;
     multiply_accumulate_m16n8k16(registers);
     ++launch_.report.mma_count;
+  } else if (collective == lane_state::in_any) {
+    bool const holds = std::any_of(lanes.begin(), lanes.end(),
+                                   [](emulated_lane const& lane) { return lane.condition_; });
+    for (emulated_lane& lane : lanes) lane.condition_ = holds;
   } else {
     std::array<mma_registers, warp_lanes> registers;
     for (std::size_t i = 0; i < lanes.size(); ++i) registers[i] = lanes[i].mma_;

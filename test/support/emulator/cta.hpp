@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -34,6 +33,7 @@ class schedule_random {
 
 /// What the CTAs of a launch have in common.
 struct launch_state {
+  int row_blocks;
   int threads;
   int shared_bytes;
   std::int64_t max_operations;
@@ -63,40 +63,22 @@ class cta {
   friend class emulated_lane;
 
   [[nodiscard]] lane_moment moment(int thread) const {
-    std::vector<std::uint32_t> const& known = lanes_[static_cast<std::size_t>(thread)].known_;
     return {block_,
             thread,
             now_,
             block_start_,
-            warp_start_[static_cast<std::size_t>(thread / warp_lanes)],
-            known.empty() ? nullptr : known.data()};
+            pair_start_[static_cast<std::size_t>(thread / warp_lanes / 2)],
+            warp_start_[static_cast<std::size_t>(thread / warp_lanes)]};
   }
   [[nodiscard]] std::span<emulated_lane> lanes_of(int warp) {
     return {lanes_.data() + warp * warp_lanes, static_cast<std::size_t>(warp_lanes)};
   }
 
-  /// A barrier in shared memory.
-  struct shared_barrier {
-    int arrivals = 0;  ///< of a phase
-    int missing = 0;
-    std::uint32_t phases = 0;  ///< that are over
-    // Of each thread: the last time that comes before an arrival so far, before the last phase end.
-    std::vector<std::uint32_t> arrived;
-    std::vector<std::uint32_t> published;
-  };
-
-  void init_barrier(int barrier, int arrivals);
-  /// The barrier, or null and an error where there is none.
-  [[nodiscard]] shared_barrier* find_barrier(int barrier);
-  void arrive_at(emulated_lane& lane, int barrier);
-  [[nodiscard]] bool phase_is_over(int barrier, int parity);
-  void learn_from(emulated_lane& lane, int barrier);
-  void share_knowledge(std::span<emulated_lane> lanes);
-
   void run_lane(emulated_lane& lane);
   [[nodiscard]] bool run_warp(int warp);
   [[nodiscard]] bool settle_warp(int warp);
   [[nodiscard]] bool settle_block();
+  void settle_pair(int warp);
   void finish_collective(int warp, lane_state collective);
 
   launch_state& launch_;
@@ -107,8 +89,8 @@ class cta {
   std::vector<int> warps_in_sync_block_;
   std::uint32_t now_ = 1;
   std::uint32_t block_start_ = 1;
+  std::vector<std::uint32_t> pair_start_;
   std::vector<std::uint32_t> warp_start_;
-  std::map<int, shared_barrier> barriers_;
 };
 
 }  // namespace qpn::test

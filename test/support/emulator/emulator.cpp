@@ -18,6 +18,7 @@ void check(emulation_options const& options) {
     if (!met) throw std::invalid_argument(sentence("emulate: ", what));
   };
   demand(options.blocks >= 1, "blocks is at least 1");
+  demand(options.row_blocks >= 1, "row_blocks is at least 1");
   demand(
       options.threads >= warp_lanes && options.threads <= 1024 && options.threads % warp_lanes == 0,
       "threads is a multiple of 32 in 32..1024");
@@ -28,7 +29,7 @@ void check(emulation_options const& options) {
 
 /// Blocks in the reverse of the order in which they become resident.
 std::vector<int> blocks_from_last(emulation_options const& options, schedule_random& random) {
-  std::vector<int> blocks(static_cast<std::size_t>(options.blocks));
+  std::vector<int> blocks(static_cast<std::size_t>(options.blocks * options.row_blocks));
   std::iota(blocks.rbegin(), blocks.rend(), 0);
   if (options.order == cta_order::descending) std::reverse(blocks.begin(), blocks.end());
   if (options.order == cta_order::shuffled) {
@@ -45,11 +46,16 @@ emulation_report emulate(emulation_options const& options,
   check(options);
   emulation_report report;
   emulator_memory none;
-  global_memory memory(options.memory != nullptr ? *options.memory : none, options.blocks,
-                       options.threads, report);
-  launch_state launch{
-      options.threads, options.shared_bytes,         options.max_operations, program, report,
-      memory,          schedule_random(options.seed)};
+  global_memory memory(options.memory != nullptr ? *options.memory : none,
+                       options.blocks * options.row_blocks, options.threads, report);
+  launch_state launch{options.row_blocks,
+                      options.threads,
+                      options.shared_bytes,
+                      options.max_operations,
+                      program,
+                      report,
+                      memory,
+                      schedule_random(options.seed)};
   std::vector<int> waiting = blocks_from_last(options, launch.random);
   std::vector<std::unique_ptr<cta>> resident;
   std::size_t turn = 0;

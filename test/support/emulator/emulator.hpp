@@ -18,7 +18,8 @@ namespace qpn::test {
 enum class cta_order { ascending, descending, shuffled };
 
 struct emulation_options {
-  int blocks = 1;
+  int blocks = 1;            ///< CTAs of a row block.
+  int row_blocks = 1;        ///< Those of one CTA become resident one after another.
   int threads = warp_lanes;  ///< Per CTA: a multiple of 32, at most 1024.
   int shared_bytes = 0;      ///< Per CTA.
   /// Picks the next CTA and warp, the order of the lanes in it, and the shuffled order.

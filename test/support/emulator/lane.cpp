@@ -11,11 +11,19 @@ emulated_lane::emulated_lane(cta& block, int thread, std::unique_ptr<fiber> runs
     : cta_(&block), thread_(thread), fiber_(std::move(runs_on)) {}
 
 int emulated_lane::block() const {
-  return cta_->block();
+  return cta_->block() / cta_->launch_.row_blocks;
+}
+
+int emulated_lane::row_block() const {
+  return cta_->block() % cta_->launch_.row_blocks;
 }
 
 void emulated_lane::sync_warp() {
   wait_in(lane_state::in_sync_warp);
+}
+
+void emulated_lane::sync_pair() {
+  wait_in(lane_state::in_sync_pair);
 }
 
 void emulated_lane::sync_block() {
@@ -49,6 +57,12 @@ std::uint32_t emulated_lane::shuffle_xor(std::uint32_t value, int mask) {
   return shuffle_value_;
 }
 
+bool emulated_lane::any(bool condition) {
+  condition_ = condition;
+  wait_in(lane_state::in_any);
+  return condition_;
+}
+
 void emulated_lane::mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2],
                                std::uint32_t const (&b)[2]) {
   mma_ = {d, a, b};
@@ -59,48 +73,6 @@ void emulated_lane::mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
                                  std::uint32_t const (&b)[2]) {
   mma16_ = {d, a, b};
   wait_in(lane_state::in_mma16);
-}
-
-void emulated_lane::barrier_init(int barrier, int arrivals) {
-  count_operation();
-  cta_->init_barrier(barrier, arrivals);
-}
-
-void emulated_lane::barrier_arrive(int barrier) {
-  count_operation();
-  cta_->arrive_at(*this, barrier);
-  may_yield();
-}
-
-void emulated_lane::barrier_wait(int barrier, int parity) {
-  while (!cta_->phase_is_over(barrier, parity)) {
-    count_operation();
-    fiber_->suspend();
-  }
-  cta_->learn_from(*this, barrier);
-}
-
-void emulated_lane::copy(int offset, detail::word4 const* p) {
-  count_operation();
-  detail::word4 const not_yet{{~0u, ~0u, ~0u, ~0u}};
-  cta_->shared_.store(cta_->moment(thread_), offset, &not_yet, sizeof not_yet);
-  copies_.push_back({offset, p});
-}
-
-void emulated_lane::copies_arrive(int barrier) {
-  may_yield();
-  for (pending_copy const& each : copies_) shared_store(each.offset, load(each.from));
-  copies_.clear();
-  barrier_arrive(barrier);
-}
-
-void emulated_lane::fill_stream(int offset, std::byte const* p, int bytes, int barrier) {
-  if (thread_ % warp_lanes != 0) return;
-  may_yield();
-  for (int at = 0; at < bytes; at += 16) {
-    shared_store(offset + at, load_stream(reinterpret_cast<detail::word4 const*>(p + at)));
-  }
-  barrier_arrive(barrier);
 }
 
 std::uint32_t emulated_lane::multiply_half2(std::uint32_t a, std::uint32_t b) {
@@ -136,7 +108,7 @@ void emulated_lane::count_operation() {
   std::int64_t const most = cta_->launch_.max_operations;
   if (++operations_ <= most) return;
   cta_->launch_.report.add_error([&] {
-    return sentence("block ", block(), ", thread ", thread_, ": more than ", most,
+    return sentence("block ", cta_->block(), ", thread ", thread_, ": more than ", most,
                     " operations, its loop may have no end");
   });
   state_ = lane_state::failed;

@@ -4,9 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <qpn/detail/lane_types.hpp>
 #include <type_traits>
-#include <vector>
 
 #include "support/emulator/fiber.hpp"
 #include "support/emulator/global_memory.hpp"
@@ -20,10 +18,12 @@ class cta;
 enum class lane_state : std::uint8_t {
   ready,  ///< It may be resumed.
   in_sync_warp,
+  in_sync_pair,
   in_sync_block,
   in_mma,
   in_mma16,
   in_shuffle,
+  in_any,
   returned,
   failed,  ///< It threw, or ran for too long; it will not be resumed.
 };
@@ -32,16 +32,18 @@ enum class lane_state : std::uint8_t {
 /// report; the lane runs on, with 0 for what it could not read. No operation throws, so lane
 /// programs may be noexcept.
 ///
-/// sync_warp, sync_block, shuffle_xor and mma_* are collectives: the lane stands still until
-/// all lanes of its warp, or all threads of its block, have come to the same one.
+/// sync_warp, sync_pair, sync_block, shuffle_xor, any and mma_* are collectives: the lane
+/// stands still until all lanes of its warp, of its warp and the other of its pair, or all threads
+/// of its block, have come to the same one.
 class emulated_lane {
  public:
   emulated_lane(cta& block, int thread, std::unique_ptr<fiber> runs_on);
 
   /// In the CTA.
   [[nodiscard]] int thread() const { return thread_; }
-  /// Index of the CTA.
+  /// Index of the CTA among those of its row block.
   [[nodiscard]] int block() const;
+  [[nodiscard]] int row_block() const;
 
   /// Global memory that no lane writes in this launch; 4 or 16 bytes.
   template <class T>
@@ -83,6 +85,8 @@ class emulated_lane {
   }
 
   void sync_warp();
+  /// Warps 2 i and 2 i + 1 of the CTA.
+  void sync_pair();
   void sync_block();
 
   /// Lets other CTAs see the stores of this thread so far.
@@ -95,28 +99,14 @@ class emulated_lane {
   /// The value of lane (lane ^ mask); mask 0..31, the same in all lanes.
   [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask);
 
+  /// Whether the condition holds in some lane of the warp.
+  [[nodiscard]] bool any(bool condition);
+
   /// d += a b; see multiply_accumulate_m8n8k4.
   void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]);
 
   /// d += a b; see multiply_accumulate_m16n8k16.
   void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4], std::uint32_t const (&b)[2]);
-
-  /// Barriers in shared memory, named by the offset of their 8 bytes. A phase ends with its last
-  /// arrival; what the arriving threads did before then comes before what a thread does that has
-  /// waited for the phase.
-  void barrier_init(int barrier, int arrivals);
-  void barrier_arrive(int barrier);
-  /// Until the phase of this parity is over: phases are numbered from 0.
-  void barrier_wait(int barrier, int parity);
-
-  /// Begins to copy 16 bytes of global memory. They are there once the thread has called
-  /// copies_arrive, for who has waited for that; before, they are 0xff.
-  void copy(int offset, detail::word4 const* p);
-  /// Ends the thread's copies, then arrives.
-  void copies_arrive(int barrier);
-  /// Copies bytes that the grid reads once, and arrives; called by all lanes of a warp, done by its
-  /// first.
-  void fill_stream(int offset, std::byte const* p, int bytes, int barrier);
 
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b);
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b,
@@ -159,14 +149,9 @@ class emulated_lane {
   // What the lane brings to the collective in which it stands.
   int shuffle_mask_ = 0;
   std::uint32_t shuffle_value_ = 0;
+  bool condition_ = false;
   mma_registers mma_;
   mma16_registers mma16_;
-  struct pending_copy {
-    int offset;
-    detail::word4 const* from;
-  };
-  std::vector<pending_copy> copies_;
-  std::vector<std::uint32_t> known_;  ///< see lane_moment; empty: none
 };
 
 }  // namespace qpn::test

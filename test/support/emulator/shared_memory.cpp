@@ -10,33 +10,12 @@ shared_memory::shared_memory(int bytes, emulation_report& report)
       bytes_(static_cast<std::size_t>(bytes)),
       notes_(static_cast<std::size_t>(bytes)) {}
 
-void shared_memory::keep_readers(int warps) {
-  if (warps_ != 0) return;
-  warps_ = warps;
-  warp_reads_.assign((bytes_.size() + 15) / 16 * static_cast<std::size_t>(warps), 0);
-}
-
-int shared_memory::later_reader(lane_moment const& at, int offset) const {
-  for (int warp = 0; warp < warps_; ++warp) {
-    std::uint32_t const read = warp_reads_[static_cast<std::size_t>(offset / 16 * warps_ + warp)];
-    if (read == 0) continue;
-    for (int lane = 0; lane < warp_lanes; ++lane) {
-      int const thread = warp * warp_lanes + lane;
-      if (thread != at.thread && !at.is_after(thread, read)) return thread;
-    }
-  }
-  return -1;
-}
-
 void shared_memory::load(lane_moment const& at, int offset, void* value, int size) {
   if (!usable(at, "load", offset, size)) {
     std::memset(value, 0, static_cast<std::size_t>(size));
     return;
   }
   std::memcpy(value, bytes_.data() + offset, static_cast<std::size_t>(size));
-  if (warps_ != 0) {
-    warp_reads_[static_cast<std::size_t>(offset / 16 * warps_ + at.thread / warp_lanes)] = at.now;
-  }
   // One sentence for an access: its bytes mostly share their fault.
   int unwritten = -1;
   int raced = -1;
@@ -49,6 +28,12 @@ void shared_memory::load(lane_moment const& at, int offset, void* value, int siz
       raced = raced < 0 ? i : raced;
     }
     if (byte.read < at.block_start) {
+      byte.several_readers = false;
+      byte.several_warps = false;
+      byte.several_pairs = false;
+    } else if (!at.same_pair(byte.reader)) {
+      byte.several_pairs = true;
+    } else if (byte.read < at.pair_start) {
       byte.several_readers = false;
       byte.several_warps = false;
     } else if (!at.same_warp(byte.reader)) {
@@ -81,17 +66,12 @@ void shared_memory::store(lane_moment const& at, int offset, void const* value, 
       report_race(at, "writes", offset + i, "wrote", byte.writer);
       reported = true;
     }
-    if (!reported && at.known != nullptr) {
-      int const reader = i % 16 == 0 ? later_reader(at, offset + i) : -1;
-      if (reader >= 0) {
-        report_race(at, "writes", offset + i, "read", reader);
-        reported = true;
-      }
-    } else if (!reported && byte.read >= at.block_start) {
-      bool const same_warp = at.same_warp(byte.reader);
-      bool const raced =
-          byte.several_warps || !same_warp ||
-          (byte.read >= at.warp_start && (byte.several_readers || byte.reader != at.thread));
+    if (!reported && byte.read >= at.block_start) {
+      bool const in_warp =
+          byte.read >= at.warp_start && (byte.several_readers || byte.reader != at.thread);
+      bool const in_pair = byte.read >= at.pair_start &&
+                           (byte.several_warps || !at.same_warp(byte.reader) || in_warp);
+      bool const raced = byte.several_pairs || !at.same_pair(byte.reader) || in_pair;
       if (raced) {
         report_race(at, "writes", offset + i, "read", byte.reader);
         reported = true;

@@ -12,8 +12,9 @@ namespace qpn::test {
 
 /// The shared memory of a CTA, with notes for each byte of who touched it last. Finds accesses that
 /// are out of bounds or not at a multiple of their size, bytes that were never written, and races:
-/// two threads touch a byte, one of them writes, and neither a sync_block nor, within a warp, a
-/// sync_warp lies between. Collectives other than these two order nothing.
+/// two threads touch a byte, one of them writes, and neither a sync_block nor, within a pair of
+/// warps, a sync_pair nor, within a warp, a sync_warp lies between. Collectives other than these
+/// order nothing.
 class shared_memory {
  public:
   shared_memory(int bytes, emulation_report& report);
@@ -24,10 +25,6 @@ class shared_memory {
   /// Copies `size` bytes in; the store is left out where the access is no good.
   void store(lane_moment const& at, int offset, void const* value, int size);
 
-  /// From now on it also keeps when each warp last read each 16 bytes: barriers in shared memory
-  /// order warps one by one.
-  void keep_readers(int warps);
-
  private:
   struct note {
     std::uint32_t written = 0;  ///< Time of the last store; 0: never.
@@ -35,21 +32,16 @@ class shared_memory {
     std::int16_t writer = 0;
     std::int16_t reader = 0;       ///< The last one.
     bool several_readers = false;  ///< Of one warp, since its last barrier.
-    bool several_warps = false;    ///< Have read, since the last sync_block.
+    bool several_warps = false;    ///< Of one pair, since its last barrier.
+    bool several_pairs = false;    ///< Have read, since the last sync_block.
   };
 
   [[nodiscard]] bool usable(lane_moment const& at, char const* what, int offset, int size);
   void report_race(lane_moment const& at, char const* does, int offset, char const* did, int other);
 
-  /// The warp of a thread whose read of the 16 bytes around `offset` may come after this moment, or
-  /// -1.
-  [[nodiscard]] int later_reader(lane_moment const& at, int offset) const;
-
   emulation_report& report_;
   std::vector<std::byte> bytes_;
   std::vector<note> notes_;
-  int warps_ = 0;                          ///< 0: no readers are kept
-  std::vector<std::uint32_t> warp_reads_;  ///< [16 bytes][warps]
 };
 
 }  // namespace qpn::test

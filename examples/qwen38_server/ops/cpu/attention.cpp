@@ -109,8 +109,9 @@ std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::i
 }
 
 void cpu_store_kv(qpn::cpu::thread_pool& pool, kv_cache& cache, std::int64_t layer,
-                  std::int64_t slot_offset, std::span<row_span const> spans, tensor const& kv,
-                  constants const& k_norm) {
+                  cpu_pass const& p, tensor const& kv, constants const& k_norm) {
+  std::span<row_span const> const spans = p.spans();
+  std::int64_t const slot_offset = p.slot_offset();
   cpu_kv_cache const& c = as_cpu(cache);
   c.check(spans, slot_offset);
   attention_shape const& s = c.shape;
@@ -133,8 +134,10 @@ void cpu_store_kv(qpn::cpu::thread_pool& pool, kv_cache& cache, std::int64_t lay
 }
 
 void cpu_attention(qpn::cpu::thread_pool& pool, kv_cache const& cache, std::int64_t layer,
-                   std::int64_t slot_offset, std::span<row_span const> spans, tensor const& q_gate,
-                   constants const& q_norm, tensor const& out) {
+                   cpu_pass const& p, tensor const& q_gate, constants const& q_norm,
+                   tensor const& out) {
+  std::span<row_span const> const spans = p.spans();
+  std::int64_t const slot_offset = p.slot_offset();
   cpu_kv_cache const& c = as_cpu(cache);
   c.check(spans, slot_offset);
   attention_shape const& s = c.shape;

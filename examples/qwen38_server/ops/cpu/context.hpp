@@ -69,15 +69,39 @@ inline float const* values(constants const& c) {
   return static_cast<cpu_constants const&>(c).data();
 }
 
+/// A copy of the pass's rows; pages stay the caller's.
+class cpu_pass final : public pass {
+ public:
+  explicit cpu_pass(pass_limits const& limits) : limits_(limits) {}
+  void set(pass_rows const& rows);
+
+  [[nodiscard]] std::span<row_span const> spans() const noexcept { return spans_; }
+  [[nodiscard]] std::span<std::int32_t const> ids() const noexcept { return ids_; }
+  [[nodiscard]] std::span<row_move const> moves(int list) const {
+    return moves_[static_cast<std::size_t>(list)];
+  }
+  [[nodiscard]] std::int64_t slot_offset() const noexcept { return slot_offset_; }
+
+ private:
+  pass_limits limits_;
+  std::vector<row_span> spans_;
+  std::vector<std::int32_t> ids_;
+  std::array<std::vector<row_move>, row_move_lists> moves_;
+  std::int64_t slot_offset_ = 0;
+};
+
+inline cpu_pass const& as_cpu(pass const& p) {
+  return static_cast<cpu_pass const&>(p);
+}
+
 // attention.cpp
 std::unique_ptr<kv_cache> make_cpu_kv_cache(attention_shape const& shape, std::int64_t layers,
                                             std::int64_t pages);
 void cpu_store_kv(qpn::cpu::thread_pool& pool, kv_cache& cache, std::int64_t layer,
-                  std::int64_t slot_offset, std::span<row_span const> spans, tensor const& kv,
-                  constants const& k_norm);
+                  cpu_pass const& p, tensor const& kv, constants const& k_norm);
 void cpu_attention(qpn::cpu::thread_pool& pool, kv_cache const& cache, std::int64_t layer,
-                   std::int64_t slot_offset, std::span<row_span const> spans, tensor const& q_gate,
-                   constants const& q_norm, tensor const& out);
+                   cpu_pass const& p, tensor const& q_gate, constants const& q_norm,
+                   tensor const& out);
 
 // gdn.cpp
 std::unique_ptr<gdn_state> make_cpu_gdn_state(gdn_shape const& shape, std::int64_t layers,

@@ -29,6 +29,15 @@ class cpu_storage final : public storage {
   zeroed_array<float> const memory;
 };
 
+/// Stays where the caller has it.
+class cpu_embedding final : public embedding {
+ public:
+  cpu_embedding(std::byte const* table, qpn::dtype of) : rows(table), type(of) {}
+  [[nodiscard]] std::size_t resident_bytes() const noexcept override { return 0; }
+  std::byte const* const rows;
+  qpn::dtype const type;
+};
+
 class cpu_linear final : public linear {
  public:
   explicit cpu_linear(linear_source const& source) {
@@ -58,11 +67,18 @@ class cpu_backend final : public backend {
  public:
   explicit cpu_backend(int threads) : pool_(threads) {}
 
-  std::unique_ptr<storage> make_tensor(std::int64_t rows, std::int64_t cols,
+  [[nodiscard]] std::string name() const override { return "CPU"; }
+  [[nodiscard]] std::vector<route_count> routes() const override { return {}; }
+
+  std::unique_ptr<storage> make_tensor(row_kind, std::int64_t rows, std::int64_t cols,
                                        tensor& view) override {
     auto memory = std::make_unique<cpu_storage>(static_cast<std::size_t>(rows * cols));
     view = {memory->memory.data(), qpn::dtype::f32, rows, cols, cols};
     return memory;
+  }
+  std::unique_ptr<embedding> make_embedding(std::span<std::byte const> rows, qpn::dtype type,
+                                            std::int64_t) override {
+    return std::make_unique<cpu_embedding>(rows.data(), type);
   }
   std::unique_ptr<linear> make_linear(linear_source const& source) override {
     return std::make_unique<cpu_linear>(source);
@@ -80,15 +96,21 @@ class cpu_backend final : public backend {
     return make_cpu_gdn_state(shape, layers, lanes, max_tentative_rows, snapshots);
   }
 
-  void embed(std::byte const* table, qpn::dtype table_type, std::span<std::int32_t const> ids,
-             tensor y) override {
+  std::unique_ptr<pass> make_pass(pass_limits const& limits) override {
+    return std::make_unique<cpu_pass>(limits);
+  }
+  void set_pass(pass& p, pass_rows const& rows) override { static_cast<cpu_pass&>(p).set(rows); }
+
+  void embed(embedding const& table, pass const& p, tensor y) override {
+    auto const& of = static_cast<cpu_embedding const&>(table);
+    std::span<std::int32_t const> const ids = as_cpu(p).ids();
     for (std::size_t r = 0; r < ids.size(); ++r) {
-      std::byte const* const source = table + 2 * static_cast<std::int64_t>(ids[r]) * y.cols;
+      std::byte const* const source = of.rows + 2 * static_cast<std::int64_t>(ids[r]) * y.cols;
       float* const target = row(y, static_cast<std::int64_t>(r));
       for (std::int64_t i = 0; i < y.cols; ++i) {
         std::uint16_t bits = 0;
         std::memcpy(&bits, source + 2 * i, sizeof bits);
-        target[i] = table_type == qpn::dtype::bf16 ? qpn::decode_bf16(bits) : qpn::decode_f16(bits);
+        target[i] = of.type == qpn::dtype::bf16 ? qpn::decode_bf16(bits) : qpn::decode_f16(bits);
       }
     }
   }
@@ -115,40 +137,47 @@ class cpu_backend final : public backend {
           "matrix product");
   }
 
-  void silu_mul(tensor gate_up, tensor y) override {
-    assert(gate_up.cols == 2 * y.cols);
+  void gate_up(linear const& w, tensor x, tensor y) override {
+    assert(w.n() == 2 * y.cols);
+    products_.resize(static_cast<std::size_t>(x.rows * w.n()));
+    tensor const products{products_.data(), qpn::dtype::f32, x.rows, w.n(), w.n()};
+    matmul(w, x, products, false);
     for_each_index(pool_, y.rows, [&](std::int64_t r) {
-      float const* const gate = row(gate_up, r);
+      float const* const gate = row(products, r);
       float* const target = row(y, r);
       for (std::int64_t i = 0; i < y.cols; ++i) target[i] = silu(gate[i]) * gate[y.cols + i];
     });
   }
 
-  void gather_rows(tensor x, std::span<std::int64_t const> rows, tensor y) override {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      std::copy_n(row(x, rows[i]), x.cols, row(y, static_cast<std::int64_t>(i)));
+  void copy(tensor x, tensor y) override {
+    for (std::int64_t r = 0; r < x.rows; ++r) std::copy_n(row(x, r), x.cols, row(y, r));
+  }
+
+  void move_rows(pass const& p, int list, tensor x, tensor y) override {
+    for (row_move const& move : as_cpu(p).moves(list)) {
+      std::copy_n(row(x, move.from), x.cols, row(y, move.to));
     }
   }
 
-  void argmax(tensor x, std::int64_t valid, std::span<std::int32_t> ids) override {
-    for (std::size_t r = 0; r < ids.size(); ++r) {
+  void argmax(tensor x, std::int64_t valid, std::span<ranked_id> best) override {
+    for (std::size_t r = 0; r < best.size(); ++r) {
       float const* const logits = row(x, static_cast<std::int64_t>(r));
-      ids[r] = static_cast<std::int32_t>(std::max_element(logits, logits + valid) - logits);
+      float const* const largest = std::max_element(logits, logits + valid);
+      best[r] = {*largest, static_cast<std::int32_t>(largest - logits)};
     }
   }
 
-  void store_kv(kv_cache& cache, std::int64_t layer, std::int64_t slot_offset,
-                std::span<row_span const> spans, tensor kv, constants const& k_norm) override {
-    cpu_store_kv(pool_, cache, layer, slot_offset, spans, kv, k_norm);
+  void store_kv(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
+                constants const& k_norm) override {
+    cpu_store_kv(pool_, cache, layer, as_cpu(p), kv, k_norm);
   }
-  void attention(kv_cache const& cache, std::int64_t layer, std::int64_t slot_offset,
-                 std::span<row_span const> spans, tensor q_gate, constants const& q_norm,
-                 tensor out) override {
-    cpu_attention(pool_, cache, layer, slot_offset, spans, q_gate, q_norm, out);
+  void attention(kv_cache const& cache, std::int64_t layer, pass const& p, tensor q_gate,
+                 constants const& q_norm, tensor out) override {
+    cpu_attention(pool_, cache, layer, as_cpu(p), q_gate, q_norm, out);
   }
-  void gdn(gdn_state& state, std::int64_t layer, std::span<row_span const> spans, tensor qkvz,
-           tensor ba, gdn_weights const& w, tensor out) override {
-    cpu_gdn(pool_, state, layer, spans, qkvz, ba, w, out);
+  void gdn(gdn_state& state, std::int64_t layer, pass const& p, tensor qkvz, tensor ba,
+           gdn_weights const& w, tensor out) override {
+    cpu_gdn(pool_, state, layer, as_cpu(p).spans(), qkvz, ba, w, out);
   }
   void gdn_keep(gdn_state& state, int lane, std::int64_t rows) override {
     cpu_gdn_keep(pool_, state, lane, rows);
@@ -168,9 +197,25 @@ class cpu_backend final : public backend {
 
  private:
   qpn::cpu::thread_pool pool_;
+  std::vector<float> products_;  ///< of gate_up
 };
 
 }  // namespace
+
+void cpu_pass::set(pass_rows const& rows) {
+  std::int64_t count = 0;
+  for (row_span const& span : rows.spans) count += span.rows;
+  bool fits = count <= limits_.rows && std::ssize(rows.spans) <= limits_.spans &&
+              std::ssize(rows.ids) <= limits_.rows;
+  for (auto const& list : rows.moves) fits = fits && std::ssize(list) <= limits_.moves;
+  if (!fits) throw error(error_kind::internal, "pass: more rows, spans or moves than its limits");
+  spans_.assign(rows.spans.begin(), rows.spans.end());
+  ids_.assign(rows.ids.begin(), rows.ids.end());
+  for (std::size_t i = 0; i < moves_.size(); ++i) {
+    moves_[i].assign(rows.moves[i].begin(), rows.moves[i].end());
+  }
+  slot_offset_ = rows.slot_offset;
+}
 
 std::unique_ptr<backend> make_backend(int threads) {
   return std::make_unique<cpu_backend>(threads);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -19,6 +20,7 @@
 #include "checkpoint/inspect.hpp"
 #include "checkpoint_fixture.hpp"
 #include "golden.hpp"
+#include "text/sha256.hpp"
 #include "tiny_model.hpp"
 
 namespace {
@@ -93,32 +95,15 @@ using test::temp_directory;
 namespace fs = std::filesystem;
 
 constexpr char const* tiny = "../model/golden/tiny";
+// Logits of transformers on what convert_tiny's conversion holds.
+constexpr char const* transformers = "../model/golden/converted";
+constexpr double logit_tolerance = 1e-2;  // absolute; the largest logit is 25
 
-// The tiny checkpoint with every linear dequantised and rounded to BF16.
-void write_tiny_in_bf16(fs::path const& directory) {
-  repository tensors(tiny);
-  model_config const config = load_model_config(tiny);
-  checkpoint_fixture f;
-  for (model_entry const& entry : list_model(config, text_prefix(tensors))) {
-    if (!entry.is_linear) {
-      tensor_view const& tensor = tensors.claim(entry.name);
-      f.add(entry.name, tensor.dtype, tensor.shape);
-      f.tensors[entry.name].bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
-      continue;
-    }
-    linear_view const linear = find_linear(tensors, entry.name, entry.shape[0], entry.shape[1]);
-    std::vector<std::uint16_t> codes;
-    for (float const value : test::held_values(linear)) codes.push_back(qpn::encode_bf16(value));
-    f.add(entry.name + ".weight", storage_dtype::bf16, entry.shape);
-    auto const bytes = std::as_bytes(std::span(codes));
-    f.tensors[entry.name + ".weight"].bytes.assign(bytes.begin(), bytes.end());
-  }
-  std::ifstream config_file(fs::path(tiny) / "config.json");
-  f.config = json::parse(config_file);
-  f.config.erase("quantization_config");
-  std::ifstream generation_file(fs::path(tiny) / "generation_config.json");
-  f.generation = json::parse(generation_file);
-  f.write(directory);
+// Runs a Python script of this directory on paths; 0 is success.
+int run_script(std::string const& script, std::vector<fs::path> const& arguments) {
+  std::string command = std::string("\"") + QPN_PYTHON + "\" -B " + script;
+  for (fs::path const& argument : arguments) command += " \"" + argument.string() + "\"";
+  return std::system(command.c_str());
 }
 
 std::vector<std::string> sentences(fs::path const& directory) {
@@ -139,8 +124,7 @@ class convert_tiny : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir_ = std::make_unique<temp_directory>();
-    fs::create_directory(*dir_ / "bf16");
-    write_tiny_in_bf16(*dir_ / "bf16");
+    ASSERT_EQ(run_script("bf16_source.py", {tiny, *dir_ / "bf16"}), 0);
     test::write_file(*dir_ / "bf16/chat_template.jinja", "{{ messages }}");
     test::write_file(*dir_ / "bf16/pytorch_model.bin", "not ours");
     convert_options options;
@@ -188,10 +172,7 @@ TEST_F(convert_tiny, keeps_every_file_below_the_limit_and_copies_documents) {
 
 TEST_F(convert_tiny, has_the_values_of_an_independent_quantiser_and_dequantiser) {
   std::string const values_path = (*dir_ / "values").string();
-  std::string const command = std::string("\"") + QPN_PYTHON + "\" convert_check.py \"" +
-                              (*dir_ / "bf16").string() + "\" \"" + (*dir_ / "out").string() +
-                              "\" \"" + values_path + "\"";
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  ASSERT_EQ(run_script("convert_check.py", {*dir_ / "bf16", *dir_ / "out", values_path}), 0);
   std::ifstream rows_file(values_path + ".json");
   json const rows = json::parse(rows_file);
   std::ifstream raw(values_path + ".bin", std::ios::binary);
@@ -250,6 +231,75 @@ TEST_F(convert_tiny, gives_the_logits_of_its_source) {
     EXPECT_LT(to_source, 1e-2) << prompt.name;
     EXPECT_LT(to_golden, 1e-2) << prompt.name;
   }
+}
+
+std::map<std::string, std::string> shard_hashes(fs::path const& directory) {
+  std::map<std::string, std::string> hashes;
+  for (std::string const& name : names_in(directory)) {
+    if (!name.ends_with(".safetensors")) continue;
+    std::ifstream file(directory / name, std::ios::binary);
+    std::string const bytes((std::istreambuf_iterator<char>(file)), {});
+    hashes[name] = text::sha256_hex(bytes);
+  }
+  return hashes;
+}
+
+// Infinite where a value is NaN or missing.
+double largest_difference(std::span<float const> got, std::span<float const> wanted) {
+  if (got.size() != wanted.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    double const difference = std::fabs(static_cast<double>(got[i]) - wanted[i]);
+    largest = std::isnan(difference) ? INFINITY : (std::max)(largest, difference);
+    if (largest == INFINITY) break;
+  }
+  return largest;
+}
+
+std::vector<float> tiny_logits(fs::path const& directory, std::vector<std::int32_t> const& ids) {
+  auto const lm = qwen38::test::open_model(directory, qwen38::test::tiny_valid_ids);
+  return qwen38::test::all_logits(*lm, 0, ids);
+}
+
+// The shards are those that make_goldens.py dequantised and fed to transformers, so both models see
+// one conversion.
+TEST_F(convert_tiny, gives_the_logits_that_transformers_computes_on_it) {
+  qwen38::test::golden const wanted(transformers);
+  EXPECT_EQ(shard_hashes(*dir_ / "out"), wanted.manifest().at("shards"));
+  ASSERT_EQ(wanted.prompts().size(), 2u);
+  for (auto const& prompt : wanted.prompts()) {
+    double const difference = largest_difference(tiny_logits(*dir_ / "out", prompt.ids),
+                                                 wanted.array(prompt.name + ".logits"));
+    std::printf("%s: largest difference of a logit %.3g\n", prompt.name.c_str(), difference);
+    EXPECT_LE(difference, logit_tolerance) << prompt.name;
+  }
+}
+
+// What the tolerance is worth: one global or tensor scale that is off by 2 % exceeds it, whichever
+// it is but that of k_proj, which the norm of the keys divides out again.
+TEST_F(convert_tiny, shows_in_the_logits_a_scale_that_is_off) {
+  qwen38::test::golden const wanted(transformers);
+  auto const& prompt = wanted.prompts().at(1);
+  checkpoint_fixture const converted = test::read_checkpoint(*dir_ / "out");
+  fs::create_directory(*dir_ / "off");
+  std::size_t scales = 0;
+  for (auto const& [name, tensor] : converted.tensors) {
+    if (tensor.dtype != storage_dtype::f32 ||
+        !(name.ends_with("_scale") || name.ends_with("_scale_2")))
+      continue;
+    checkpoint_fixture f = converted;
+    float scale = 0;
+    std::memcpy(&scale, tensor.bytes.data(), sizeof scale);
+    scale *= 1.02F;
+    std::memcpy(f.tensors[name].bytes.data(), &scale, sizeof scale);
+    f.write(*dir_ / "off");
+    double const difference = largest_difference(tiny_logits(*dir_ / "off", prompt.ids),
+                                                 wanted.array(prompt.name + ".logits"));
+    EXPECT_EQ(difference > logit_tolerance, !name.ends_with("k_proj.weight_scale"))
+        << name << " " << difference;
+    ++scales;
+  }
+  EXPECT_EQ(scales, 4u * 3 + 1 + 3u * 3 + 4);
 }
 
 TEST_F(convert_tiny, prints_each_linear_and_each_class) {

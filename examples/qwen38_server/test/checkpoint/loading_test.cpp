@@ -189,8 +189,8 @@ std::vector<float> multiplied_values(linear_view const& linear) {
   auto const matrix = backend->make_linear(source);
   ops::tensor x;
   ops::tensor y;
-  auto const x_memory = backend->make_tensor(1, linear.k, x);
-  auto const y_memory = backend->make_tensor(1, linear.n, y);
+  auto const x_memory = backend->make_tensor(ops::row_kind::activation, 1, linear.k, x);
+  auto const y_memory = backend->make_tensor(ops::row_kind::stream, 1, linear.n, y);
   std::vector<float> values(static_cast<std::size_t>(linear.n * linear.k));
   std::vector<float> column(static_cast<std::size_t>(linear.n));
   for (std::int64_t k = 0; k < linear.k; ++k) {

@@ -24,12 +24,12 @@ class golden {
 
   explicit golden(std::filesystem::path const& directory) {
     std::ifstream text(directory / "manifest.json");
-    nlohmann::json const manifest = nlohmann::json::parse(text);
+    manifest_ = nlohmann::json::parse(text);
     std::ifstream raw(directory / "goldens.bin", std::ios::binary);
     std::string const bytes((std::istreambuf_iterator<char>(raw)), {});
-    if (bytes.size() != manifest.at("bytes").get<std::size_t>())
+    if (bytes.size() != manifest_.at("bytes").get<std::size_t>())
       throw std::runtime_error("goldens.bin is cut short");
-    for (auto const& tensor : manifest.at("tensors")) {
+    for (auto const& tensor : manifest_.at("tensors")) {
       std::size_t count = 1;
       for (auto const& extent : tensor.at("shape")) count *= extent.get<std::size_t>();
       std::vector<float> values(count);
@@ -37,7 +37,7 @@ class golden {
                  tensor.at("offset").get<std::size_t>());
       arrays_[tensor.at("name").get<std::string>()] = std::move(values);
     }
-    for (auto const& one : manifest.at("prompts")) {
+    for (auto const& one : manifest_.at("prompts")) {
       prompts_.push_back(
           {one.at("name").get<std::string>(), one.at("ids").get<std::vector<std::int32_t>>(), one});
     }
@@ -47,9 +47,11 @@ class golden {
   [[nodiscard]] std::vector<float> const& array(std::string const& name) const {
     return arrays_.at(name);
   }
+  [[nodiscard]] nlohmann::json const& manifest() const { return manifest_; }
   [[nodiscard]] bool has(std::string const& name) const { return arrays_.contains(name); }
 
  private:
+  nlohmann::json manifest_;
   std::map<std::string, std::vector<float>> arrays_;
   std::vector<prompt> prompts_;
 };

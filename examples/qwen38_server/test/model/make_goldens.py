@@ -2,13 +2,21 @@
 """Writes the model goldens: what the model computes in fp32 on dequantised checkpoint weights.
 
     python3 make_goldens.py tiny OUT_DIR                     a random checkpoint and its goldens, in OUT_DIR
+    python3 make_goldens.py converted CHECKPOINT_DIR OUT_DIR logits of what `qwen38_server convert` made of the tiny one
     python3 make_goldens.py demo CHECKPOINT_DIR OUT_DIR      goldens of the demo checkpoint
 
-`tiny` is computed by transformers' Qwen3.5. The MTP layer is not part of that model; it is built here from the same
-library's decoder layer, norm and rotary embedding. `demo` is computed by demo_model/model.py, which `tiny` holds against
-transformers. Goldens are manifest.json (name, shape, byte offset, sha256 of each tensor, all fp32 little-endian) and
-goldens.bin. Token ids are in the manifest. `tiny` needs torch, transformers and safetensors; `demo` torch, tokenizers and
-safetensors.
+`tiny` and `converted` are computed by transformers' Qwen3.5. The MTP layer is not part of that model; it is built here from
+the same library's decoder layer, norm and rotary embedding. `demo` is computed by demo_model/model.py, which `tiny` holds
+against transformers. Goldens are manifest.json (name, shape, byte offset, sha256 of each tensor, all fp32 little-endian) and
+goldens.bin. Token ids are in the manifest. `tiny` and `converted` need torch, transformers and safetensors; `demo` torch,
+tokenizers and safetensors.
+
+golden/converted comes from these steps. convert_test.cpp repeats the first two, which need no packages, and demands shards
+with the manifest's sha256:
+
+    python3 ../checkpoint/bf16_source.py golden/tiny BF16_DIR
+    qwen38_server convert BF16_DIR CHECKPOINT_DIR --shard-bytes 600000
+    python3 make_goldens.py converted CHECKPOINT_DIR golden/converted
 """
 import hashlib
 import json
@@ -170,6 +178,22 @@ def make_tiny(out):
     print(f"tiny: {size} bytes of tensors, {len(golden.data)} bytes of goldens")
 
 
+def make_converted(checkpoint, out):
+    """Logits of the tiny checkpoint's prompts on the values that a converted directory holds."""
+    import transformers
+    reference = Reference(own.Config(**TINY), export.load_checkpoint(checkpoint))
+    golden = Golden("the tiny checkpoint in BF16 and through qwen38_server convert", transformers=transformers.__version__, torch=torch.__version__)
+    golden.manifest["shards"] = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(Path(checkpoint).glob("*.safetensors"))}
+    tiny = json.loads((Path(__file__).resolve().parent / "golden/tiny/manifest.json").read_text())
+    for prompt in tiny["prompts"]:
+        logits = reference.forward(prompt["ids"])[2]
+        golden.manifest["prompts"].append({"name": prompt["name"], "ids": prompt["ids"]})
+        golden.add(f"{prompt['name']}.logits", logits)
+        print(prompt["name"], "largest logit", round(logits.abs().max().item(), 2))
+    golden.write(out)
+    print(f"converted: {len(golden.data)} bytes of goldens")
+
+
 @torch.no_grad()
 def make_demo(checkpoint, out, prompts=4, new_tokens=80, depth=3):
     from tokenizers import Tokenizer
@@ -202,7 +226,4 @@ def make_demo(checkpoint, out, prompts=4, new_tokens=80, depth=3):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "tiny":
-        make_tiny(sys.argv[2])
-    else:
-        make_demo(sys.argv[2], sys.argv[3])
+    {"tiny": make_tiny, "converted": make_converted, "demo": make_demo}[sys.argv[1]](*sys.argv[2:])

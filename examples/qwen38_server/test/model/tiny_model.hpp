@@ -29,6 +29,15 @@ inline std::unique_ptr<model::qwen38_model> open_model(std::filesystem::path con
       ops::cpu::make_backend(threads), model::qwen38_options{valid_ids, lanes, context});
 }
 
+/// On a backend of the caller's choice.
+inline std::unique_ptr<model::qwen38_model> open_model_on(std::unique_ptr<ops::backend> backend,
+                                                          std::filesystem::path const& directory,
+                                                          model::qwen38_options const& options) {
+  return std::make_unique<model::qwen38_model>(std::make_shared<checkpoint::repository>(directory),
+                                               checkpoint::load_model_config(directory),
+                                               std::move(backend), options);
+}
+
 /// Pages of a lane's own, as many as a sequence as long as the context needs, for models whose pool
 /// has them.
 inline std::vector<std::int32_t> lane_pages(model::causal_lm const& lm, int lane) {

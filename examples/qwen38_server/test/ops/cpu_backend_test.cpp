@@ -81,6 +81,17 @@ TEST(cpu_rms_norm, matches_fp64_for_any_length_with_and_without_the_unit_offset)
   }
 }
 
+/// A pass that holds these rows.
+std::unique_ptr<pass> make_pass(backend& device, pass_rows const& rows) {
+  auto made = device.make_pass({1 << 20, 64, 1 << 20, 64});
+  device.set_pass(*made, rows);
+  return made;
+}
+std::unique_ptr<pass> make_pass(backend& device, row_span const& span,
+                                std::int64_t slot_offset = 0) {
+  return make_pass(device, {.spans = {&span, 1}, .slot_offset = slot_offset});
+}
+
 struct attention_case {
   attention_shape shape{8, 4, 256, 64, 1e7, 1e-6F};
   std::vector<float> q_gate, kv, q_norm, k_norm;
@@ -107,11 +118,9 @@ struct attention_case {
     cuts.push_back(rows);
     std::int64_t first = 0;
     for (std::int64_t cut : cuts) {
-      row_span const span{1, first, 0, cut - first, false, pages};
-      device.store_kv(*cache, 1, slot_offset, {&span, 1},
-                      view(kv, rows).slice_rows(first, cut - first), *kn);
-      device.attention(*cache, 1, slot_offset, {&span, 1},
-                       view(q_gate, rows).slice_rows(first, cut - first), *qn,
+      auto const p = make_pass(device, {1, first, 0, cut - first, false, pages}, slot_offset);
+      device.store_kv(*cache, 1, *p, view(kv, rows).slice_rows(first, cut - first), *kn);
+      device.attention(*cache, 1, *p, view(q_gate, rows).slice_rows(first, cut - first), *qn,
                        view(out, rows).slice_rows(first, cut - first));
       first = cut;
     }
@@ -203,9 +212,9 @@ TEST(cpu_attention, reaches_the_top_page_of_a_huge_pool) {
   auto const wanted = c.run(*device, {});
   for (std::int32_t page : {0, 32767, 32999}) {
     std::vector<float> out(wanted.size());
-    row_span const span{0, 0, 0, 3, false, {&page, 1}};
-    device->store_kv(*cache, 1, 0, {&span, 1}, view(c.kv, 3), *kn);
-    device->attention(*cache, 1, 0, {&span, 1}, view(c.q_gate, 3), *qn, view(out, 3));
+    auto const p = make_pass(*device, {0, 0, 0, 3, false, {&page, 1}});
+    device->store_kv(*cache, 1, *p, view(c.kv, 3), *kn);
+    device->attention(*cache, 1, *p, view(c.q_gate, 3), *qn, view(out, 3));
     EXPECT_TRUE(same_bits(out, wanted)) << "page " << page;
   }
 }
@@ -217,8 +226,8 @@ TEST(cpu_attention, refuses_pages_that_do_not_hold_the_rows) {
   auto const kn = device->make_constants(c.k_norm);
   auto const store = [&](std::vector<std::int32_t> const& pages, std::int64_t rows,
                          std::int64_t slot_offset) {
-    row_span const span{2, 0, 0, rows, false, pages};
-    device->store_kv(*cache, 0, slot_offset, {&span, 1}, view(c.kv, 65).slice_rows(0, rows), *kn);
+    auto const p = make_pass(*device, {2, 0, 0, rows, false, pages}, slot_offset);
+    device->store_kv(*cache, 0, *p, view(c.kv, 65).slice_rows(0, rows), *kn);
   };
   EXPECT_NO_THROW(store({3, 0}, 65, 1));
   EXPECT_NO_THROW(store({3}, 64, 0));
@@ -257,8 +266,8 @@ struct gdn_case {
 
   void pass(backend& device, gdn_state& state, int lane, std::int64_t first, std::int64_t count,
             bool tentative, std::vector<float>& out) {
-    row_span const span{lane, first, 0, count, tentative};
-    device.gdn(state, 0, {&span, 1}, view(qkvz, rows).slice_rows(first, count),
+    auto const p = make_pass(device, {lane, first, 0, count, tentative});
+    device.gdn(state, 0, *p, view(qkvz, rows).slice_rows(first, count),
                view(ba, rows).slice_rows(first, count),
                {conv_c.get(), a_log_c.get(), dt_bias_c.get(), norm_c.get()},
                view(out, rows).slice_rows(first, count));
@@ -462,22 +471,68 @@ TEST(cpu_backend, shapes_that_the_kernels_cannot_hold_are_refused_by_name) {
 TEST(cpu_argmax, the_lowest_index_wins_a_tie_and_padding_is_never_chosen) {
   auto device = cpu::make_backend(1);
   std::vector<float> logits = {1, 3, 3, 2, 9, /* second row */ -5, -7, -5, -5, 0};
-  std::vector<std::int32_t> ids(2);
-  device->argmax(view(logits, 2), 4, ids);
-  EXPECT_EQ(ids, (std::vector<std::int32_t>{1, 0}));
+  std::vector<ranked_id> best(2);
+  device->argmax(view(logits, 2), 4, best);
+  EXPECT_EQ(best[0].id, 1);
+  EXPECT_EQ(best[0].value, 3.0F);
+  EXPECT_EQ(best[1].id, 0);
+  EXPECT_EQ(best[1].value, -5.0F);
 }
 
-TEST(cpu_silu_mul, multiplies_the_activated_gate_by_the_up_half) {
+TEST(cpu_gate_up, multiplies_the_activated_gate_by_the_up_half) {
   auto device = cpu::make_backend(1);
-  auto gate_up = random_values(31, 3 * 2 * 24, 4.0F);
+  std::vector<std::uint16_t> weights;
+  for (float value : random_values(31, 2 * 24 * 16)) weights.push_back(qpn::encode_f16(value));
+  std::vector<qpn::weight_part> parts(2);
+  parts[0].n = parts[1].n = 24;
+  parts[0].codes = weights.data();
+  parts[1].codes = weights.data() + 24 * 16;
+  linear_source source;
+  source.dense_type = qpn::dtype::f16;
+  source.k = 16;
+  source.parts = parts;
+  source.use = linear_use::gate_up;
+  auto const w = device->make_linear(source);
+  auto x = random_values(32, 3 * 16);
   std::vector<float> y(3 * 24);
-  device->silu_mul(view(gate_up, 3), view(y, 3));
+  device->gate_up(*w, view(x, 3), view(y, 3));
   std::vector<double> wanted;
   for (std::size_t r = 0; r < 3; ++r) {
-    for (std::size_t i = 0; i < 24; ++i)
-      wanted.push_back(silu64(gate_up[r * 48 + i]) * gate_up[r * 48 + 24 + i]);
+    auto const product = [&](std::size_t n) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 16; ++k)
+        sum += static_cast<double>(x[r * 16 + k]) * qpn::decode_f16(weights[n * 16 + k]);
+      return sum;
+    };
+    for (std::size_t i = 0; i < 24; ++i) wanted.push_back(silu64(product(i)) * product(24 + i));
   }
   EXPECT_LT(relative_error(y, wanted), 1e-6);
+}
+
+TEST(cpu_rows, moves_take_the_rows_named_and_touch_no_other) {
+  auto device = cpu::make_backend(1);
+  auto x = random_values(33, 5 * 7);
+  std::vector<float> y(4 * 7, 8.0F);
+  auto wanted = y;
+  std::vector<row_move> const moves = {{4, 0}, {1, 3}};
+  auto const p = make_pass(*device, {.moves = {std::span<row_move const>(), moves}});
+  device->move_rows(*p, 1, view(x, 5), view(y, 4));
+  std::copy_n(x.begin() + 4 * 7, 7, wanted.begin());
+  std::copy_n(x.begin() + 7, 7, wanted.begin() + 3 * 7);
+  EXPECT_EQ(y, wanted);
+}
+
+TEST(cpu_pass, refuses_more_than_its_limits) {
+  auto device = cpu::make_backend(1);
+  auto const p = device->make_pass({4, 2, 1, 3});
+  auto const set = [&](std::vector<row_span> const& spans, std::size_t moves) {
+    std::vector<row_move> const list(moves);
+    device->set_pass(*p, {.spans = spans, .moves = {list, {}}});
+  };
+  EXPECT_NO_THROW(set({{0, 0, 0, 3}, {1, 0, 3, 1}}, 3));
+  EXPECT_THROW(set({{0, 0, 0, 3}, {1, 0, 3, 2}}, 0), qwen38::error);
+  EXPECT_THROW(set({{0, 0, 0, 1}, {1, 0, 1, 1}, {2, 0, 2, 1}}, 0), qwen38::error);
+  EXPECT_THROW(set({{0, 0, 0, 1}}, 4), qwen38::error);
 }
 
 TEST(cpu_embed, reads_bf16_and_f16_rows) {
@@ -487,11 +542,12 @@ TEST(cpu_embed, reads_bf16_and_f16_rows) {
     table.push_back(static_cast<std::uint16_t>(0x3c00 + i * 0x11));
   std::vector<std::int32_t> const ids = {2, 0};
   std::vector<float> y(4);
-  device->embed(reinterpret_cast<std::byte const*>(table.data()), qpn::dtype::bf16, ids,
-                view(y, 2));
+  auto const rows = std::as_bytes(std::span(table));
+  auto const p = make_pass(*device, pass_rows{.ids = ids});
+  device->embed(*device->make_embedding(rows, qpn::dtype::bf16, 2), *p, view(y, 2));
   EXPECT_EQ(y[0], qpn::decode_bf16(table[4]));
   EXPECT_EQ(y[3], qpn::decode_bf16(table[1]));
-  device->embed(reinterpret_cast<std::byte const*>(table.data()), qpn::dtype::f16, ids, view(y, 2));
+  device->embed(*device->make_embedding(rows, qpn::dtype::f16, 2), *p, view(y, 2));
   EXPECT_EQ(y[1], qpn::decode_f16(table[5]));
 }
 

@@ -82,8 +82,8 @@ class decoder {
     constexpr std::int64_t batch = 96;
     ops::tensor units;
     ops::tensor product;
-    auto const units_memory = backend_.make_tensor(batch, w.k(), units);
-    auto const product_memory = backend_.make_tensor(batch, w.n(), product);
+    auto const units_memory = backend_.make_tensor(ops::row_kind::activation, batch, w.k(), units);
+    auto const product_memory = backend_.make_tensor(ops::row_kind::stream, batch, w.n(), product);
     std::vector<float> columns(static_cast<std::size_t>(batch * w.n()));
     std::vector<float> values(static_cast<std::size_t>(w.n() * w.k()));
     for (std::int64_t first = 0; first < w.k(); first += batch) {
@@ -148,7 +148,7 @@ class decoder {
 
 struct loaded_rank {
   std::vector<table> tables;
-  std::vector<std::byte> embedding;
+  std::vector<float> embedding;
   std::size_t packed_bytes = 0;
 };
 
@@ -163,15 +163,27 @@ model_config share_of(model_config c, std::int64_t size) {
   return c;
 }
 
+std::vector<float> embedding_rows(ops::backend& backend, ops::embedding const& table,
+                                  model_config const& c) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(c.vocab_size));
+  std::iota(ids.begin(), ids.end(), 0);
+  auto const pass = backend.make_pass({c.vocab_size, 0, 0, 0});
+  backend.set_pass(*pass, {.ids = ids});
+  ops::tensor rows;
+  auto const memory = backend.make_tensor(ops::row_kind::stream, c.vocab_size, c.hidden_size, rows);
+  backend.embed(table, *pass, rows);
+  std::vector<float> values(static_cast<std::size_t>(c.vocab_size * c.hidden_size));
+  backend.read(rows, values);
+  return values;
+}
+
 loaded_rank load_rank(std::filesystem::path const& directory, int rank, int size, content wanted) {
   checkpoint::repository files(directory);
   model_config const config = checkpoint::load_model_config(directory);
   auto const backend = ops::cpu::make_backend(1);
   auto const weights = model::load_weights(files, config, shard_plan(config, size), rank, *backend);
-  std::size_t const rows = static_cast<std::size_t>(config.vocab_size * config.hidden_size);
   return {decoder(weights, *backend, share_of(config, size), wanted).tables,
-          {weights.embedding.rows, weights.embedding.rows + 2 * rows},
-          weights.packed_bytes};
+          embedding_rows(*backend, *weights.embedding, config), weights.packed_bytes};
 }
 
 std::vector<loaded_rank> load_ranks(std::filesystem::path const& directory, int size,

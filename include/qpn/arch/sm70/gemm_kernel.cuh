@@ -7,11 +7,13 @@
 
 namespace qpn::detail::sm70 {
 
-/// Two CTAs stay resident on one multiprocessor: detail/work_split.hpp counts on it.
+/// detail/work_split.hpp counts on the CTAs that stay resident on one multiprocessor.
 template <class Operand, int RowTiles>
-QPN_KERNEL __launch_bounds__(threads_per_cta, 2) void gemm_kernel(gemm_params const params) {
+QPN_KERNEL __launch_bounds__(
+    cta_shape<Operand, RowTiles>::threads,
+    cta_shape<Operand, RowTiles>::resident_ctas) void gemm_kernel(gemm_params const params) {
   extern __shared__ __align__(16) unsigned char qpn_shared[];
-  device_lane lane{qpn_shared};
+  gemm_lane lane{{qpn_shared}};
   gemm_program<Operand, RowTiles>(lane, params);
 }
 

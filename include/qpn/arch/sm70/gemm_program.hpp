@@ -3,418 +3,248 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "qpn/arch/sm70/activation_stage.hpp"
+#include "qpn/arch/sm70/gemm_shape.hpp"
+#include "qpn/arch/sm70/gemm_sums.hpp"
 #include "qpn/arch/sm70/weight_operand.hpp"
 #include "qpn/config.hpp"
-#include "qpn/detail/epilogue.hpp"
 #include "qpn/detail/lane_types.hpp"
 #include "qpn/detail/quadpair_map.hpp"
 #include "qpn/detail/work_split.hpp"
-#include "qpn/packed_weight.hpp"
 
 // The GEMM of layout sm70_quadpair as a lane program: y[m, n] = x[m, k] w[n, k]^T for up to
-// 8 * RowTiles rows of x in one pass over the weight.
+// 8 * RowTiles rows of x, a row block, in one pass over the weight. Row blocks are independent.
 //
-// A CTA of 8 warps walks its run of units (detail/work_split.hpp), tile group by tile group. Its
-// warps split the steps of k among them, keep their sums in registers, and add them up in shared
-// memory in the order of the warps. Where several CTAs share a tile group, each leaves its sums in
-// a plane of the workspace and draws a ticket; the one with the last ticket adds the planes in the
-// order of the CTAs. No order depends on m, on timing or on the other rows.
+// A team of warps walks a run of units (detail/work_split.hpp), tile group by tile group. The part
+// of the run that lies in a tile group is cut into 8 shares of its steps of k. A warp sums a share
+// in its registers, then the team adds the shares up in shared memory in their order. Where several
+// runs share a tile group, each team leaves its sums in a plane of the workspace and draws a
+// ticket; the one with the last ticket adds the planes in the order of the runs. No order depends
+// on m, on timing or on the other rows.
+//
+// With one or two row tiles a CTA is a team. With four it is two teams, whose runs lie half the
+// weight apart and are at the same k all the way: mates need the same x, and stage it together.
+// Where the runs of a weight do not come in such pairs, the second team has none and only stages.
 
 namespace qpn::detail::sm70 {
 
-inline constexpr int warps_per_cta = 8;
-inline constexpr int threads_per_cta = warps_per_cta * warp_lanes;
-inline constexpr int tiles_per_group = 2;
-inline constexpr int group_n = 64;  ///< weight rows of a tile group
-inline constexpr int tile_m = 8;    ///< rows of x of a row tile
-
-struct gemm_params {
-  std::byte const* records = nullptr;  ///< first record of the packed weight
-  work_split split;
-
-  std::uint16_t const* x = nullptr;  ///< f16 [m, k]
-  std::int64_t ldx = 0;
-  std::int64_t k = 0;
-  int m = 0;
-  std::int64_t x_lane_step = 0;  ///< elements between two chunks of a lane: rows_between * ldx
-  bool x_by_words = false;       ///< x is 16-byte aligned and ldx a multiple of 8
-
-  // Workspace. Tickets and keys are 0 before and after every launch.
-  float* planes = nullptr;                 ///< [ctas][2][8 * RowTiles][64]
-  std::uint32_t* tickets = nullptr;        ///< [tile groups]
-  std::uint32_t* argmax_ticket = nullptr;  ///< [1]
-  std::uint64_t* argmax_keys = nullptr;    ///< [8 * RowTiles]
-
-  std::int32_t* argmax_ids = nullptr;  ///< [m]
-  float* argmax_values = nullptr;      ///< [m], or null
-  epilogue_params epilogue;
-};
-
-/// Shared memory of a CTA, in bytes. The activations of the loop and the sums after it take turns
-/// in the first part.
-template <class Operand, int RowTiles>
-struct shared_layout {
-  static constexpr int chunks = Operand::record_k / 8;  ///< of 16 bytes, of one row and record
-  // One chunk of padding: 8 rows then start at 8 different 16-byte columns of the banks.
-  static constexpr int row_bytes = (chunks + 1) * 16;
-  static constexpr int warp_bytes = RowTiles * tile_m * row_bytes;
-  static constexpr int sum_row_floats = group_n + 4;
-  static constexpr int warp_sums_bytes = tile_m * sum_row_floats * 4;
-  static constexpr int main_bytes =
-      warps_per_cta * (warp_bytes > warp_sums_bytes ? warp_bytes : warp_sums_bytes);
-  static constexpr int last_flag = main_bytes;   ///< u32: this CTA drew the last ticket
-  static constexpr int parts = main_bytes + 16;  ///< run_part of each warp
-  static constexpr int bytes = parts + 16 * warps_per_cta;
-};
-
-/// The activations of one warp for one record: global memory -> registers -> shared memory ->
-/// fragments of operand A. Rows at and beyond m read as 0.
-template <class Operand, int RowTiles>
-struct activation_stage {
-  using shared = shared_layout<Operand, RowTiles>;
-  static constexpr int total = RowTiles * tile_m * shared::chunks;  ///< chunks of the warp
-  static constexpr int per_lane = (total + warp_lanes - 1) / warp_lanes;
-  static constexpr int rows_between = warp_lanes / shared::chunks;  ///< two chunks of a lane
-  static constexpr bool all_lanes = total % warp_lanes == 0;
-
-  word4 chunk[per_lane] = {};  ///< rows at and beyond m stay 0
-  std::uint16_t const* from;   ///< of the lane's first chunk in the record to load next
-  int row;                     ///< of the lane's first chunk
-  int shared_offset;           ///< of the lane's first chunk
-
-  /// The lane's first chunk is (row, 8 column). Quarter-warps load whole 128-byte lines and store
-  /// without bank conflicts: the rows of one quarter lie `chunks` apart.
-  template <class Lane>
-  QPN_HD activation_stage(Lane& lane, gemm_params const& p, std::int64_t k0) noexcept {
-    int const id = lane.thread() % warp_lanes;
-    int const column = id % 8 % shared::chunks;
-    int const quarter = id / 8;
-    row = quarter / shared::chunks * tile_m + quarter % shared::chunks +
-          shared::chunks * (id % 8 / shared::chunks);
-    from = p.x + row * p.ldx + k0 + 8 * column;
-    shared_offset =
-        lane.thread() / warp_lanes * shared::warp_bytes + row * shared::row_bytes + 16 * column;
-  }
-
-  [[nodiscard]] QPN_HD bool holds(int i, int id) const noexcept {
-    return all_lanes || id + i * warp_lanes < total;
-  }
-
-  /// Loads the next record's chunks, all of whose k are below k, by words, if `wanted`.
-  template <class Lane>
-  QPN_HD void load(Lane& lane, gemm_params const& p, int id, bool wanted) noexcept {
-    std::uint16_t const* at = from;
-    QPN_UNROLL
-    for (int i = 0; i < per_lane; ++i) {
-      if (wanted && holds(i, id) && row + i * rows_between < p.m) {
-        chunk[i] = lane.load(reinterpret_cast<word4 const*>(at));
-      }
-      at += p.x_lane_step;
-    }
-    from += Operand::record_k;
-  }
-
-  /// Loads and stores the next record's chunks element by element: any alignment, and `left` k
-  /// from the record's first on; the others are 0.
-  template <class Lane>
-  QPN_HD void copy_elements(Lane& lane, gemm_params const& p, int id, std::int64_t left) noexcept {
-    std::int64_t const mine = left - 8 * (id % 8 % shared::chunks);
-    QPN_UNROLL
-    for (int i = 0; i < per_lane; ++i) {
-      if (!holds(i, id)) continue;
-      bool const valid = row + i * rows_between < p.m;
-      QPN_NO_UNROLL
-      for (int j = 0; j < 8; ++j) {
-        std::uint16_t const value =
-            valid && j < mine ? lane.load(from + i * p.x_lane_step + j) : std::uint16_t{0};
-        lane.shared_store(shared_offset + i * rows_between * shared::row_bytes + 2 * j, value);
-      }
-    }
-    from += Operand::record_k;
-  }
-
-  template <class Lane>
-  QPN_HD void store(Lane& lane, int id) const noexcept {
-    QPN_UNROLL
-    for (int i = 0; i < per_lane; ++i) {
-      if (!holds(i, id)) continue;
-      lane.shared_store(shared_offset + i * rows_between * shared::row_bytes, chunk[i]);
-    }
-  }
+/// A share of a part: a run of steps that x serves by words, then one by elements.
+struct step_share {
+  int group;
+  int first;
+  int by_words;
+  int by_elements;
 };
 
 /// acc[row tile][tile][8] += x w^T over the steps [first, first + count) of a tile group, for one
-/// warp. ByWords: x is loaded 16 bytes at a time, so no step may reach beyond k.
+/// warp. ByWords: x is loaded 16 bytes at a time, so no step may reach beyond k, and x and weights
+/// travel while others are multiplied.
 template <bool ByWords, class Operand, int RowTiles, class Lane>
 QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int first, int count,
                            float (&acc)[RowTiles][tiles_per_group][8]) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
+  using stage = activation_stage<Operand, RowTiles>;
+  constexpr int fragments_per_piece = Operand::fragments / stage::pieces;
+  constexpr int unit_bytes = tiles_per_group * Operand::record_bytes;
+  constexpr int ahead = ByWords ? shape::steps_ahead : 1;
   if (count <= 0) return;
   int const id = lane.thread() % warp_lanes;
-  int const fragment_offset = lane.keep(lane.thread() / warp_lanes * shared::warp_bytes +
-                                        position_of_lane(id) * shared::row_bytes);
+  int const fragment_offset =
+      lane.keep(shape::warp(lane) * shared::x_bytes + position_of_lane(id) * shared::row_bytes);
 
   // The records of the group's tiles lie side by side, so that one pointer serves both.
-  std::byte const* const unit = p.records + (std::int64_t{group} * p.split.steps + first) *
-                                                (tiles_per_group * Operand::record_bytes);
+  std::byte const* const unit =
+      p.records + (std::int64_t{group} * p.split.steps + first) * unit_bytes;
   std::byte const* codes = unit + 16 * id;
   std::byte const* scales = unit + Operand::record::scales_offset + 4 * id;
-  Operand weights[tiles_per_group];
-  QPN_UNROLL
-  for (int tile = 0; tile < tiles_per_group; ++tile) {
-    weights[tile].load_scales(lane, scales + tile * Operand::record_bytes);
-    weights[tile].load_half(lane, codes + tile * Operand::record_bytes, 0);
-    weights[tile].load_half(lane, codes + tile * Operand::record_bytes, 1);
-  }
-  std::int64_t const k0 = std::int64_t{first} * Operand::record_k;
-  activation_stage<Operand, RowTiles> x(lane, p, k0);
-  std::int64_t k_left = p.k - k0;
-  if constexpr (ByWords) x.load(lane, p, id, true);
-
-  QPN_NO_UNROLL
-  for (int left = count; left > 0; --left) {
-    bool const more = left > 1;
-    if constexpr (ByWords) {
-      x.store(lane, id);
-    } else {
-      x.copy_elements(lane, p, id, k_left);
-      k_left -= Operand::record_k;
-    }
-    lane.sync_warp();  // every lane's chunks are in shared memory
-    if constexpr (ByWords) x.load(lane, p, id, more);
-    codes += tiles_per_group * Operand::record_bytes;
-    scales += tiles_per_group * Operand::record_bytes;
+  Operand weights[ahead][tiles_per_group];  // of step s: [s % ahead]
+  auto const load_scales = [&](int of_step, Operand(&to)[tiles_per_group]) {
     QPN_UNROLL
     for (int tile = 0; tile < tiles_per_group; ++tile) {
-      weights[tile].begin_record();
-      if (more) weights[tile].load_scales(lane, scales + tile * Operand::record_bytes);
+      to[tile].load_scales(lane, scales + of_step * unit_bytes + tile * Operand::record_bytes);
     }
+  };
+  auto const load_half = [&](int of_step, int half, Operand(&to)[tiles_per_group]) {
+    QPN_UNROLL
+    for (int tile = 0; tile < tiles_per_group; ++tile) {
+      to[tile].load_half(lane, codes + of_step * unit_bytes + tile * Operand::record_bytes, half);
+    }
+  };
+  std::int64_t const k0 = std::int64_t{first} * Operand::record_k;
+  stage x(lane, p, k0);
+
+  // The step whose number is `at` modulo `ahead`. It loads half 1 of step + ahead - 1 and the rest
+  // of step + ahead where there are such steps, and the next x.
+  auto const step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
+    constexpr int mine = decltype(at)::value;
     QPN_UNROLL
     for (int f = 0; f < Operand::fragments; ++f) {
-      word4 a[RowTiles];  // (8 rows, 8 k) each
+      if (ByWords && f % fragments_per_piece == 0) {
+        int const piece = f / fragments_per_piece;
+        x.store(lane, piece);
+        shape::sync_mates(lane);  // all chunks of the piece are in shared memory
+        if (piece + 1 == stage::pieces) x.next_record();
+        if (loads_x || piece + 1 < stage::pieces) x.load(lane, (piece + 1) % stage::pieces);
+      }
+      // Loads come behind a barrier, where the compiler cannot move them up to what still has their
+      // registers.
+      if (f == 0) {
+        if (loads_half_1) load_half(ahead - 1, 1, weights[(mine + ahead - 1) % ahead]);
+        QPN_UNROLL
+        for (Operand& of_tile : weights[mine]) of_tile.begin_record();
+      }
+      if (loads_half_0 && f == Operand::fragments_per_half) load_half(ahead, 0, weights[mine]);
+      if (loads_half_0 && f == Operand::fragments - 2) load_scales(ahead, weights[mine]);
+      std::uint32_t b[tiles_per_group][4];
+      QPN_UNROLL
+      for (int tile = 0; tile < tiles_per_group; ++tile) {
+        weights[mine][tile].fragment(lane, f, b[tile]);
+      }
       QPN_UNROLL
       for (int i = 0; i < RowTiles; ++i) {
-        a[i] = lane.template shared_load<word4>(fragment_offset + i * tile_m * shared::row_bytes +
-                                                16 * f);
-      }
-      QPN_UNROLL
-      for (int tile = 0; tile < tiles_per_group; ++tile) {
-        std::uint32_t b[4];
-        weights[tile].fragment(lane, f, b);
-        QPN_UNROLL
-        for (int i = 0; i < RowTiles; ++i) {
-          lane.mma_m8n8k4(acc[i][tile], {a[i].w[0], a[i].w[1]}, {b[0], b[1]});
-          lane.mma_m8n8k4(acc[i][tile], {a[i].w[2], a[i].w[3]}, {b[2], b[3]});
-        }
-      }
-      if (f % Operand::fragments_per_half == Operand::fragments_per_half - 1 && more) {
+        word4 const a = lane.template shared_load<word4>(  // (8 rows, 8 k)
+            fragment_offset + i * tile_m * shared::row_bytes + 16 * f);
         QPN_UNROLL
         for (int tile = 0; tile < tiles_per_group; ++tile) {
-          weights[tile].load_half(lane, codes + tile * Operand::record_bytes,
-                                  f / Operand::fragments_per_half);
+          lane.mma_m8n8k4(acc[i][tile], {a.w[0], a.w[1]}, {b[tile][0], b[tile][1]});
+          lane.mma_m8n8k4(acc[i][tile], {a.w[2], a.w[3]}, {b[tile][2], b[tile][3]});
         }
       }
     }
-    lane.sync_warp();  // every lane has read the chunks before they are overwritten
-  }
-}
-
-/// The part of a CTA's run that lies in one tile group. Each warp keeps its own in shared memory
-/// while the loop over k has the registers.
-struct alignas(16) run_part {
-  int group;
-  int first;  ///< step of the group
-  int count;  ///< steps
-  int left;   ///< steps of the run from here on, these included
-};
-
-/// acc += x w^T over the warp's share of a part: by words where the alignment of x and k allow it.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void multiply_part(Lane& lane, gemm_params const& p,
-                          float (&acc)[RowTiles][tiles_per_group][8]) noexcept {
-  using shared = shared_layout<Operand, RowTiles>;
-  struct share {
-    int group;
-    int first;
-    int by_words;
-    int by_elements;
+    codes += unit_bytes;
+    scales += unit_bytes;
+    // All have read the chunks before they are overwritten. Of several pieces each has waited for
+    // the barrier of another.
+    if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
   };
-  auto const my_share = [&]() -> share {
-    int const warp = lane.thread() / warp_lanes;
-    run_part const part = lane.template shared_load<run_part>(shared::parts + 16 * warp);
-    int const first = part.first + part.count * warp / warps_per_cta;
-    int const end = part.first + part.count * (warp + 1) / warps_per_cta;
-    int const whole = p.x_by_words ? static_cast<int>(p.k / Operand::record_k) : 0;
-    int const middle = whole < first ? first : whole < end ? whole : end;
-    return {part.group, first, middle - first, end - middle};
-  };
-  share const words = my_share();
-  multiply_steps<true, Operand>(lane, p, words.group, words.first, words.by_words, acc);
-  share const rest = my_share();
-  multiply_steps<false, Operand>(lane, p, rest.group, rest.first + rest.by_words, rest.by_elements,
-                                 acc);
-}
 
-/// Adds up the warps' sums of one row tile in the order of the warps. Thread t gets row
-/// t / 32 of the tile, columns id and id + 32 of the group.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void add_warps(Lane& lane, float const (&acc)[tiles_per_group][8],
-                      float (&sum)[tiles_per_group]) noexcept {
-  using shared = shared_layout<Operand, RowTiles>;
-  int const id = lane.thread() % warp_lanes;
-  int const warp = lane.thread() / warp_lanes;
-  lane.sync_block();  // the shared memory's last user, loop or row tile, is done with it
-  QPN_UNROLL
-  for (int tile = 0; tile < tiles_per_group; ++tile) {
-    QPN_UNROLL
-    for (int i = 0; i < 8; i += 2) {
-      int const at = accumulator_row(id, i) * shared::sum_row_floats +
-                     tile * static_cast<int>(tile_n) + accumulator_weight_row(id, i);
-      lane.shared_store(warp * shared::warp_sums_bytes + 4 * at,
-                        float2_pair{acc[tile][i], acc[tile][i + 1]});
+  using first_step = std::integral_constant<int, 0>;
+  if constexpr (!ByWords) {
+    QPN_NO_UNROLL
+    for (int i = 0; i < count; ++i) {
+      x.copy_elements(lane, p, k0 + std::int64_t{i} * Operand::record_k);
+      shape::sync_mates(lane);  // all chunks are in shared memory
+      load_scales(0, weights[0]);
+      load_half(0, 0, weights[0]);
+      load_half(0, 1, weights[0]);
+      step(first_step{}, false, false, false);
     }
-  }
-  lane.sync_block();  // all warps' sums are in shared memory
-  QPN_UNROLL
-  for (int tile = 0; tile < tiles_per_group; ++tile) {
-    int const at = warp * shared::sum_row_floats + tile * static_cast<int>(tile_n) + id;
-    float total = lane.template shared_load<float>(4 * at);
-    QPN_UNROLL
-    for (int other = 1; other < warps_per_cta; ++other) {
-      total += lane.template shared_load<float>(other * shared::warp_sums_bytes + 4 * at);
-    }
-    sum[tile] = total;
-  }
-}
-
-/// Whether this CTA is the last of those that share a group to come here; it then sees all planes.
-template <class Operand, int RowTiles, class Lane>
-[[nodiscard]] QPN_HD bool draw_last_ticket(Lane& lane, std::uint32_t* ticket,
-                                           std::uint32_t parties) noexcept {
-  using shared = shared_layout<Operand, RowTiles>;
-  lane.fence_device();
-  lane.sync_block();  // the stores of all threads are fenced; the last flag is free
-  if (lane.thread() == 0) {
-    bool const last = lane.atomic_add(ticket, 1u) == parties - 1;
-    if (last) lane.store(ticket, 0u);  // for the next launch
-    lane.shared_store(shared::last_flag, last ? 1u : 0u);
-  }
-  lane.sync_block();  // thread 0 has the answer
-  lane.fence_device();
-  return lane.template shared_load<std::uint32_t>(shared::last_flag) != 0;
-}
-
-/// The lane's key, or a larger one of its warp, in all lanes.
-template <class Lane>
-[[nodiscard]] QPN_HD std::uint64_t warp_max(Lane& lane, std::uint64_t key) noexcept {
-  for (int mask = warp_lanes / 2; mask > 0; mask /= 2) {
-    std::uint32_t const high = lane.shuffle_xor(static_cast<std::uint32_t>(key >> 32), mask);
-    std::uint32_t const low = lane.shuffle_xor(static_cast<std::uint32_t>(key), mask);
-    std::uint64_t const other = static_cast<std::uint64_t>(high) << 32 | low;
-    key = other > key ? other : key;
-  }
-  return key;
-}
-
-/// Stores the finished sums of a tile group, and offers each row's best column.
-template <int RowTiles, class Lane>
-QPN_HD void finish_group(Lane& lane, gemm_params const& p, int group,
-                         float const (&sum)[RowTiles][tiles_per_group]) noexcept {
-  int const id = lane.thread() % warp_lanes;
-  QPN_UNROLL
-  for (int i = 0; i < RowTiles; ++i) {
-    int const row = i * tile_m + lane.thread() / warp_lanes;
-    if (row >= p.m) continue;  // the whole warp
-    std::uint64_t const key =
-        finish_columns(lane, p.epilogue, group, row, id, sum[i][0], sum[i][1]);
-    if (!p.epilogue.argmax) continue;
-    std::uint64_t const best = warp_max(lane, key);
-    if (id == 0) lane.atomic_max(p.argmax_keys + row, best);
-  }
-}
-
-/// Writes the argmax of each row once every tile group is finished.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void finish_argmax(Lane& lane, gemm_params const& p) noexcept {
-  auto const groups = static_cast<std::uint32_t>(p.split.tile_groups);
-  if (!draw_last_ticket<Operand, RowTiles>(lane, p.argmax_ticket, groups)) return;
-  int const row = lane.thread();
-  if (row >= p.m) return;
-  std::uint64_t const key = lane.atomic_max(p.argmax_keys + row, 0u);  // reads past L1
-  lane.store(p.argmax_keys + row, std::uint64_t{0});
-  lane.store(p.argmax_ids + row, argmax_column(key));
-  if (p.argmax_values != nullptr) lane.store(p.argmax_values + row, argmax_value(key));
-}
-
-/// Finishes a tile group of which this CTA has summed a part.
-template <class Operand, int RowTiles, class Lane>
-[[nodiscard]] QPN_HD bool add_planes(Lane& lane, gemm_params const& p, int group,
-                                     float (&sum)[RowTiles][tiles_per_group]) noexcept {
-  int const id = lane.thread() % warp_lanes;
-  int const warp = lane.thread() / warp_lanes;
-  std::int32_t const first = p.split.first_cta(group);
-  std::int32_t const count = p.split.cta_count(group);
-  // A CTA has two planes: one for the group that its run begins in, one for a group that it enters
-  // from an earlier one; all groups between them are its own. Only the first CTA of a group can
-  // have come from an earlier one.
-  bool const first_enters = p.split.first_unit(first) < group * p.split.steps;
-  auto const place = [&](std::int32_t cta) {
-    std::int64_t const plane = 2 * std::int64_t{cta} + (cta == first && first_enters ? 1 : 0);
-    return p.planes + (plane * (RowTiles * tile_m) + warp) * group_n + id;
-  };
-  auto const within = [](int i, int tile) { return i * tile_m * group_n + tile * 32; };
-  float* const mine = place(lane.block());
-  QPN_UNROLL
-  for (int i = 0; i < RowTiles; ++i) {
-    QPN_UNROLL
-    for (int tile = 0; tile < tiles_per_group; ++tile) {
-      lane.store(mine + within(i, tile), sum[i][tile]);
-    }
-  }
-  if (!draw_last_ticket<Operand, RowTiles>(lane, p.tickets + group,
-                                           static_cast<std::uint32_t>(count))) {
-    return false;
-  }
-  for (std::int32_t c = 0; c < count; ++c) {
-    float const* const other = place(first + c);
-    QPN_UNROLL
-    for (int i = 0; i < RowTiles; ++i) {
-      QPN_UNROLL
-      for (int tile = 0; tile < tiles_per_group; ++tile) {
-        float const part = lane.load_volatile(other + within(i, tile));
-        sum[i][tile] = c == 0 ? part : sum[i][tile] + part;
+  } else {
+    load_scales(0, weights[0]);
+    load_half(0, 0, weights[0]);
+    x.load(lane, 0);
+    if constexpr (ahead == 1) {
+      // The last step apart: loads without a condition need no copies of their registers.
+      QPN_NO_UNROLL
+      for (int left = count; left > 1; --left) step(first_step{}, true, true, true);
+      step(first_step{}, true, false, false);
+    } else {
+      load_half(0, 1, weights[0]);
+      if (count > 1) {
+        load_scales(1, weights[1]);
+        load_half(1, 0, weights[1]);
+      }
+      QPN_NO_UNROLL
+      for (int left = count;;) {
+        step(first_step{}, left > 1, left > 2, left > 1);
+        if (--left == 0) break;
+        step(std::integral_constant<int, 1>{}, left > 1, left > 2, left > 1);
+        if (--left == 0) break;
       }
     }
+    if (stage::pieces > 1) shape::sync_mates(lane);  // the last piece has been read, too
   }
-  return true;
 }
 
-/// The kernel: blocks = split.ctas, threads_per_cta threads, shared_layout::bytes of shared memory.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
+/// The part that a warp without a run has in multiply_steps: it stages x with its mate.
+template <bool ByWords, class Operand, int RowTiles, class Lane>
+QPN_HD void stage_steps(Lane& lane, gemm_params const& p, int first, int count) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
+  using stage = activation_stage<Operand, RowTiles>;
+  std::int64_t const k0 = std::int64_t{first} * Operand::record_k;
+  stage x(lane, p, k0);
+  QPN_NO_UNROLL
+  for (int i = 0; i < count; ++i) {
+    if constexpr (ByWords) {
+      QPN_UNROLL
+      for (int piece = 0; piece < stage::pieces; ++piece) {
+        x.load(lane, piece);
+        x.store(lane, piece);
+        shape::sync_mates(lane);
+      }
+      x.next_record();
+    } else {
+      x.copy_elements(lane, p, k0 + std::int64_t{i} * Operand::record_k);
+      shape::sync_mates(lane);
+    }
+    if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
+  }
+  if (ByWords && stage::pieces > 1 && count > 0) shape::sync_mates(lane);
+}
+
+/// The warp's share of a part in a round: multiply(by_words, group, first step, steps), by words, a
+/// bool_constant, where the alignment of x and k allow it.
+template <class Operand, int RowTiles, class Lane, class Multiply>
+QPN_HD void multiply_part(Lane& lane, gemm_params const& p, int round,
+                          Multiply const& multiply) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
+  using shared = shared_layout<Operand, RowTiles>;
+  auto const my_share = [&]() -> step_share {
+    run_part const part =
+        lane.template shared_load<run_part>(shared::parts + lane.thread() / warp_lanes * 16);
+    int const share = round * shape::warps + shape::warp(lane);
+    int const first = part.first + part.count * share / shares_per_part;
+    int const end = part.first + part.count * (share + 1) / shares_per_part;
+    int const middle = p.word_steps < first ? first : p.word_steps < end ? p.word_steps : end;
+    return {part.group, first, middle - first, end - middle};
+  };
+  step_share const words = my_share();
+  multiply(std::true_type{}, words.group, words.first, words.by_words);
+  step_share const rest = my_share();
+  multiply(std::false_type{}, rest.group, rest.first + rest.by_words, rest.by_elements);
+}
+
+/// A team's run, part by part. sum_part(has_run, sum) adds up the part that the warps find in
+/// shared memory; of `sum` a lane gets the rows of its warp, columns id and id + 32 of the group.
+template <class Operand, int RowTiles, class Lane, class SumPart>
+QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
   int const slot = shared::parts + lane.thread() / warp_lanes * 16;
   int const steps = static_cast<int>(p.split.steps);
-  int const first_unit = static_cast<int>(p.split.first_unit(lane.block()));
+  bool const has_run = shape::team(lane) == 0 || p.team_runs != 0;
+  // A team without a run goes through the parts of its mates'.
+  auto const run = [&]() -> std::int32_t {
+    return lane.keep(lane.block()) + (has_run ? shape::team(lane) * p.team_runs : 0);
+  };
+  int const first_unit = static_cast<int>(p.split.first_unit(run()));
   run_part part{first_unit / steps, first_unit % steps, 0,
-                static_cast<int>(p.split.last_unit(lane.block())) - first_unit};
+                static_cast<int>(p.split.last_unit(run())) - first_unit};
+  if constexpr (shape::lists_candidates) {
+    if (p.epilogue.candidates > 1) clear_candidates<Operand, RowTiles>(lane, p);
+  }
   QPN_NO_UNROLL
   while (part.left > 0) {
     part.count = part.left < steps - part.first ? part.left : steps - part.first;
     if (lane.thread() % warp_lanes == 0) lane.shared_store(slot, part);
     lane.sync_warp();  // the part is in shared memory
-    float acc[RowTiles][tiles_per_group][8] = {};
-    multiply_part<Operand>(lane, p, acc);
-    float sum[RowTiles][tiles_per_group];
-    QPN_UNROLL
-    for (int i = 0; i < RowTiles; ++i) add_warps<Operand, RowTiles>(lane, acc[i], sum[i]);
+    float sum[shape::rows_per_warp][tiles_per_group] = {};
+    sum_part(has_run, sum);
 
     part = lane.template shared_load<run_part>(slot);
+    // On their way while planes and tickets are.
+    column_factors const factors =
+        load_column_factors(lane, p.epilogue, part.group, lane.thread() % warp_lanes);
     bool const whole = part.count == steps;
-    if (whole || add_planes<Operand, RowTiles>(lane, p, part.group, sum)) {
-      finish_group<RowTiles>(lane, p, part.group, sum);
-      if (p.epilogue.argmax) finish_argmax<Operand, RowTiles>(lane, p);
+    bool const finished =
+        whole ? has_run : add_planes<Operand, RowTiles>(lane, p, has_run, run(), part.group, sum);
+    if (finished) finish_group<Operand, RowTiles>(lane, p, factors, part.group, sum);
+    // Another team of the CTA may have finished its group: all come to the barriers.
+    if (p.epilogue.candidates != 0 && (shape::teams > 1 || finished)) {
+      finish_candidates<Operand, RowTiles>(lane, p, finished);
     }
     // The sums in shared memory are read before the next part's activations are written; a ticket
     // has waited for that already.
@@ -423,6 +253,34 @@ QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
     part = {part.group + 1, 0, 0, part.left - part.count};
     lane.sync_warp();  // every lane has read the part before it is overwritten
   }
+}
+
+/// The kernel. Grid: row blocks (1 with one or two row tiles) x split.ctas runs, or half of them
+/// where params.team_runs pairs them; cta_shape::threads threads, shared_layout::bytes of shared
+/// memory. CTAs that read the same weights are neighbours.
+template <class Operand, int RowTiles, class Lane>
+QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
+  using sums = float[shape::rows_per_warp][tiles_per_group];
+  walk_run<Operand, RowTiles>(lane, p, [&](bool has_run, sums& sum) {
+    QPN_NO_UNROLL
+    for (int round = 0; round < shape::rounds; ++round) {
+      if (round > 0) lane.sync_block();  // the sums are read before activations overwrite them
+      float acc[RowTiles][tiles_per_group][8] = {};
+      if (shape::teams > 1 && !has_run) {
+        multiply_part<Operand, RowTiles>(
+            lane, p, round, [&](auto by_words, int /*group*/, int first, int count) {
+              stage_steps<decltype(by_words)::value, Operand, RowTiles>(lane, p, first, count);
+            });
+      } else {
+        multiply_part<Operand, RowTiles>(
+            lane, p, round, [&](auto by_words, int group, int first, int count) {
+              multiply_steps<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);
+            });
+      }
+      add_warps<Operand>(lane, acc, round, sum);
+    }
+  });
 }
 
 }  // namespace qpn::detail::sm70

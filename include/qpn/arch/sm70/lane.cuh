@@ -39,6 +39,13 @@ struct device_lane {
   QPN_DEVICE T load(T const* p) {
     return *p;
   }
+  QPN_DEVICE word4 load_words(word4 const* p) {
+    word4 v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(p));
+    return v;
+  }
   template <class T>
   QPN_DEVICE void store(T* p, T value) {
     *p = value;
@@ -57,6 +64,10 @@ struct device_lane {
   }
 
   QPN_DEVICE void sync_warp() { __syncwarp(); }
+  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads.
+  QPN_DEVICE void sync_pair() {
+    asm volatile("bar.sync %0, 64;" ::"r"(threadIdx.x / 64 + 1) : "memory");
+  }
   QPN_DEVICE void sync_block() { __syncthreads(); }
   QPN_DEVICE void fence_device() { __threadfence(); }
   QPN_DEVICE std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
@@ -66,6 +77,7 @@ struct device_lane {
     return atomicMax(reinterpret_cast<unsigned long long*>(p),
                      static_cast<unsigned long long>(value));
   }
+  QPN_DEVICE bool any(bool condition) { return __any_sync(0xffffffffu, condition) != 0; }
   QPN_DEVICE std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);
   }
@@ -99,6 +111,9 @@ struct device_lane {
   QPN_DEVICE std::uint32_t convert_half2(float low, float high) {
     return as_bits(__floats2half2_rn(low, high));
   }
+  QPN_DEVICE float widen_low(std::uint32_t pair) { return __low2float(as_half2(pair)); }
+  QPN_DEVICE float widen_high(std::uint32_t pair) { return __high2float(as_half2(pair)); }
+  QPN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   QPN_DEVICE std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
     return __byte_perm(a, b, selector);
   }
@@ -108,6 +123,26 @@ struct device_lane {
     return value;
   }
   QPN_DEVICE float exp(float x) { return expf(x); }
+};
+
+/// The lane of a GEMM, whose row blocks are the fastest dimension of the grid. Its indices are read
+/// again for every use: what follows from them is not worth a register of the main loop.
+struct gemm_lane : device_lane {
+  QPN_DEVICE int thread() const {
+    int value;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(value));
+    return value;
+  }
+  QPN_DEVICE int block() const {
+    int value;
+    asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(value));
+    return value;
+  }
+  QPN_DEVICE int row_block() const {
+    int value;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(value));
+    return value;
+  }
 };
 
 }  // namespace qpn::detail::sm70

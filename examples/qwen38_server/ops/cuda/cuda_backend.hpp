@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ops/backend.hpp"
+#include "ops/cuda/device.hpp"
+
+namespace qwen38::ops::cuda {
+
+struct cuda_options {
+  /// Partial sums (of one query and partition) that the attention of a pass may keep; beyond, each
+  /// CTA folds all partitions of its queries. No bit depends on it.
+  std::int64_t attention_sums = 65536;
+};
+
+/// The backend on one GPU, in one stream. Activations are fp16, all else as on the CPU; products
+/// take qpn's packed routes, other operations this folder's kernels. Calls return before their work
+/// is done, except argmax() and read(). One caller at a time.
+///
+/// A row's bits depend neither on the rows beside it nor on how the tokens before it were cut into
+/// passes; from GPU to GPU and from the CPU's they may differ in the last places.
+std::unique_ptr<backend> make_backend(std::unique_ptr<device> gpu,
+                                      cuda_options const& options = {});
+
+}  // namespace qwen38::ops::cuda

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <qpn/device_info.hpp>
+#include <qpn/format.hpp>
+#include <qpn/gemm_types.hpp>
+#include <qpn/packed_weight.hpp>
+#include <qpn/prepack.hpp>
+#include <qpn/prepack_report.hpp>
+#include <qpn/workspace.hpp>
+#include <string>
+#include <variant>
+
+#include "ops/cuda/kernel_params.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::ops::cuda {
+
+using linear_plan = std::variant<qpn::gemm_plan<qpn::nvfp4>, qpn::gemm_plan<qpn::fp8>,
+                                 qpn::gemm_plan<qpn::dense16>>;
+
+/// `height` lines of `width` bytes, `pitch` bytes apart.
+struct byte_lines {
+  void* data = nullptr;
+  std::size_t pitch = 0;
+};
+
+/// The error of a device that has not enough memory.
+[[nodiscard]] inline error out_of_memory(std::string const& what, std::size_t bytes,
+                                         std::size_t free, std::size_t total,
+                                         std::string const& device_name) {
+  return error(error_kind::unavailable,
+               what + " needs " + std::to_string(bytes >> 20) + " MiB of GPU memory, but " +
+                   std::to_string(free >> 20) + " of " + std::to_string(total >> 20) +
+                   " MiB are free on " + device_name);
+}
+
+/// One GPU and one stream: all that the backend, which is host code, asks of CUDA. Work is done in
+/// the order of the calls; only download() and wait() wait for it. Everything throws qwen38::error
+/// (internal) with one sentence: what failed, where, and CUDA's reason. A failure of earlier work
+/// may show in any later call.
+class device {
+ public:
+  virtual ~device() = default;
+  [[nodiscard]] virtual qpn::device_info const& info() const noexcept = 0;
+  /// "NVIDIA H200, sm_90, 132 multiprocessors"
+  [[nodiscard]] virtual std::string const& name() const noexcept = 0;
+
+  /// Device memory, all 0, 256-byte aligned. `what` names its use in the message (unavailable)
+  /// where there is not enough.
+  [[nodiscard]] virtual void* allocate(std::size_t bytes, std::string const& what) = 0;
+  virtual void release(void* memory) noexcept = 0;
+
+  virtual void clear(byte_lines to, std::size_t width, std::size_t height) = 0;
+  virtual void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) = 0;
+  /// Host memory may be reused as soon as the call returns: it goes through pinned buffers.
+  virtual void upload(void* to, void const* from, std::size_t bytes) = 0;
+  /// The bytes are there when the call returns.
+  virtual void download(void* to, byte_lines from, std::size_t width, std::size_t height) = 0;
+  virtual void wait() = 0;
+
+  /// Nothing is launched where there are no blocks.
+  virtual void launch(kernel_params const& kernel) = 0;
+  virtual void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) = 0;
+  virtual void gemm(linear_plan const& plan, qpn::gemm_args const& args,
+                    qpn::workspace_view workspace) = 0;
+  /// qpn::prepack_rows on the device; `rows` points to device memory.
+  virtual void prepack(qpn::packed_layout const& layout, qpn::weight_part const& rows,
+                       std::int64_t first_row, std::byte* out, qpn::prepack_report* report) = 0;
+};
+
+}  // namespace qwen38::ops::cuda

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/device_gdn_state.hpp"
+
+#include <string>
+
+#include "support/error.hpp"
+
+namespace qwen38::ops::cuda {
+namespace {
+
+constexpr char const* use = "the GDN state";
+
+void require_shape(gdn_shape const& shape) {
+  auto const refuse = [](char const* name, std::int64_t value, std::string const& expected) {
+    throw error(error_kind::unsupported, std::string(name) + " " + std::to_string(value) +
+                                             ": the CUDA backend expects " + expected);
+  };
+  if (shape.key_dim != gdn_key_dim) {
+    refuse("linear_key_head_dim", shape.key_dim, std::to_string(gdn_key_dim));
+  }
+  if (shape.value_dim % gdn_columns != 0 || shape.value_dim > gdn_largest_head) {
+    refuse("linear_value_head_dim", shape.value_dim,
+           "a multiple of " + std::to_string(gdn_columns) + " of at most " +
+               std::to_string(gdn_largest_head));
+  }
+}
+
+gdn_sizes sizes_of(gdn_shape const& shape) {
+  return {static_cast<int>(shape.num_key_heads), static_cast<int>(shape.num_value_heads),
+          static_cast<int>(shape.value_dim), static_cast<int>(shape.conv_kernel), shape.eps};
+}
+
+}  // namespace
+
+device_gdn_state::device_gdn_state(device& owner, gdn_shape const& shape, std::int64_t layers,
+                                   std::int64_t lanes, std::int64_t max_tentative_rows,
+                                   std::int64_t snapshots)
+    : owner_(owner), layers_(layers), snapshots_(snapshots) {
+  require_shape(shape);
+  memory_.sizes = sizes_of(shape);
+  memory_.lanes = static_cast<int>(lanes);
+  memory_.record_rows = static_cast<int>(max_tentative_rows);
+  std::int64_t const records = layers * lanes * max_tentative_rows;
+  s_ = make_array<float>(owner, layers * lanes * memory_.s_values(), use);
+  conv_ = make_array<float>(owner, layers * lanes * memory_.conv_values(), use);
+  raw_ = make_array<float>(owner, records * shape.conv_channels(), use);
+  mixed_ = make_array<float>(owner, records * shape.conv_channels(), use);
+  decay_ = make_array<float>(owner, records * shape.num_value_heads, use);
+  beta_ = make_array<float>(owner, records * shape.num_value_heads, use);
+  saved_ = make_array<float>(
+      owner, layers * snapshots * (memory_.s_values() + memory_.conv_values()), use);
+  memory_.first = {s_.as<float>(),
+                   conv_.as<float>(),
+                   raw_.as<float>(),
+                   {mixed_.as<float>(), decay_.as<float>(), beta_.as<float>()}};
+}
+
+std::size_t device_gdn_state::resident_bytes() const noexcept {
+  return s_.bytes() + conv_.bytes() + raw_.bytes() + mixed_.bytes() + decay_.bytes() +
+         beta_.bytes() + saved_.bytes();
+}
+
+void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor const& qkvz,
+                           tensor const& ba, gdn_constants const& w, output_rows const& out) {
+  gdn_sizes const& g = memory_.sizes;
+  for (span_entry const& span : p.spans()) {
+    if (span.tentative == 0 || span.rows <= memory_.record_rows) continue;
+    throw error(error_kind::internal, "gdn: " + std::to_string(span.rows) +
+                                          " tentative rows, but a record holds " +
+                                          std::to_string(memory_.record_rows));
+  }
+  std::int64_t const most = p.limits().rows;
+  auto const* const q = static_cast<float const*>(qkvz.data);
+  gdn_rows const scratch{pass_mixed_.at_least<float>(owner_, most * g.channels(), use),
+                         pass_decay_.at_least<float>(owner_, most * g.value_heads, use),
+                         pass_beta_.at_least<float>(owner_, most * g.value_heads, use)};
+
+  gdn_prepare_params prepare;
+  prepare.pass = p.view();
+  prepare.memory = memory_;
+  prepare.scratch = scratch;
+  prepare.layer = layer;
+  prepare.rows = p.rows();
+  prepare.qkvz = q;
+  prepare.qkvz_stride = qkvz.stride;
+  prepare.ba = static_cast<float const*>(ba.data);
+  prepare.ba_stride = ba.stride;
+  prepare.taps = w.conv;
+  prepare.a_log = w.a_log;
+  prepare.dt_bias = w.dt_bias;
+  owner_.launch(prepare);
+
+  gdn_recurrence_params recurrence;
+  recurrence.pass = p.view();
+  recurrence.memory = memory_;
+  recurrence.scratch = scratch;
+  recurrence.layer = layer;
+  recurrence.out = pass_out_.at_least<float>(owner_, most * g.value_channels(), use);
+  owner_.launch(recurrence);
+
+  gdn_norm_params norm;
+  norm.sizes = g;
+  norm.o = recurrence.out;
+  norm.z = q + g.channels();
+  norm.z_stride = qkvz.stride;
+  norm.w = w.norm;
+  norm.out = out;
+  norm.rows = p.rows();
+  owner_.launch(norm);
+
+  gdn_shift_params shift;
+  shift.pass = p.view();
+  shift.memory = memory_;
+  shift.layer = layer;
+  shift.qkvz = q;
+  shift.qkvz_stride = qkvz.stride;
+  owner_.launch(shift);
+}
+
+void device_gdn_state::keep(int lane, std::int64_t rows) {
+  gdn_recurrence_params recurrence;
+  recurrence.memory = memory_;
+  recurrence.replay = true;
+  recurrence.layers = layers_;
+  recurrence.lane = lane;
+  recurrence.rows = static_cast<int>(rows);
+  owner_.launch(recurrence);
+  gdn_shift_params shift;
+  shift.memory = memory_;
+  shift.replay = true;
+  shift.layers = layers_;
+  shift.lane = lane;
+  shift.rows = static_cast<int>(rows);
+  owner_.launch(shift);
+}
+
+byte_lines device_gdn_state::lane_lines(device_block const& memory, int lane,
+                                        std::int64_t values) const {
+  return {memory.as<float>() + lane * values,
+          static_cast<std::size_t>(memory_.lanes * values) * sizeof(float)};
+}
+
+byte_lines device_gdn_state::saved_lines(std::int64_t snapshot, std::int64_t first) const {
+  std::int64_t const values = memory_.s_values() + memory_.conv_values();
+  return {saved_.as<float>() + snapshot * layers_ * values + first,
+          static_cast<std::size_t>(values) * sizeof(float)};
+}
+
+void device_gdn_state::require_snapshot(std::int64_t snapshot) const {
+  if (snapshot >= 0 && snapshot < snapshots_) return;
+  throw error(error_kind::internal, "gdn: snapshot " + std::to_string(snapshot) +
+                                        " is none of the " + std::to_string(snapshots_) +
+                                        " places");
+}
+
+void device_gdn_state::reset(int lane) {
+  std::size_t const s_bytes = static_cast<std::size_t>(memory_.s_values()) * sizeof(float);
+  std::size_t const conv_bytes = static_cast<std::size_t>(memory_.conv_values()) * sizeof(float);
+  auto const height = static_cast<std::size_t>(layers_);
+  owner_.clear(lane_lines(s_, lane, memory_.s_values()), s_bytes, height);
+  owner_.clear(lane_lines(conv_, lane, memory_.conv_values()), conv_bytes, height);
+}
+
+void device_gdn_state::save(int lane, std::int64_t snapshot) {
+  require_snapshot(snapshot);
+  std::size_t const s_bytes = static_cast<std::size_t>(memory_.s_values()) * sizeof(float);
+  std::size_t const conv_bytes = static_cast<std::size_t>(memory_.conv_values()) * sizeof(float);
+  auto const height = static_cast<std::size_t>(layers_);
+  owner_.copy(saved_lines(snapshot, 0), lane_lines(s_, lane, memory_.s_values()), s_bytes, height);
+  owner_.copy(saved_lines(snapshot, memory_.s_values()),
+              lane_lines(conv_, lane, memory_.conv_values()), conv_bytes, height);
+}
+
+void device_gdn_state::load(int lane, std::int64_t snapshot) {
+  require_snapshot(snapshot);
+  std::size_t const s_bytes = static_cast<std::size_t>(memory_.s_values()) * sizeof(float);
+  std::size_t const conv_bytes = static_cast<std::size_t>(memory_.conv_values()) * sizeof(float);
+  auto const height = static_cast<std::size_t>(layers_);
+  owner_.copy(lane_lines(s_, lane, memory_.s_values()), saved_lines(snapshot, 0), s_bytes, height);
+  owner_.copy(lane_lines(conv_, lane, memory_.conv_values()),
+              saved_lines(snapshot, memory_.s_values()), conv_bytes, height);
+}
+
+}  // namespace qwen38::ops::cuda

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/device_kv_cache.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "support/error.hpp"
+
+namespace qwen38::ops::cuda {
+namespace {
+
+void require_shape(attention_shape const& shape) {
+  if (shape.head_dim != head_dim) {
+    throw error(error_kind::unsupported, "head_dim " + std::to_string(shape.head_dim) +
+                                             ": the CUDA backend expects " +
+                                             std::to_string(head_dim));
+  }
+  if (shape.rotary_dim > head_dim || shape.rotary_dim % 2 != 0) {
+    throw error(error_kind::unsupported, "rotary dimension " + std::to_string(shape.rotary_dim) +
+                                             ": the CUDA backend expects an even one of at most " +
+                                             std::to_string(head_dim));
+  }
+}
+
+}  // namespace
+
+device_kv_cache::device_kv_cache(device& owner, attention_shape const& shape, std::int64_t layers,
+                                 std::int64_t pages, std::int64_t most_sums)
+    : owner_(owner),
+      shape_(shape),
+      pages_(pages),
+      most_sums_(most_sums),
+      layer_values_(pages * shape.num_kv_heads * kv_page_tokens * shape.head_dim) {
+  require_shape(shape);
+  keys_ = make_array<std::uint16_t>(owner, layers * layer_values_, "the KV cache");
+  values_ = make_array<std::uint16_t>(owner, layers * layer_values_, "the KV cache");
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < shape.rotary_dim / 2; ++i) {
+    double const exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.rotary_dim);
+    frequencies.push_back(std::pow(shape.rope_theta, exponent));
+  }
+  frequencies_ = make_array<double>(owner, std::ssize(frequencies), "the RoPE frequencies");
+  owner.upload(frequencies_.as(), frequencies.data(), frequencies_.bytes());
+}
+
+rope_params device_kv_cache::rope(float const* norm) const {
+  return {norm, frequencies_.as<double>(), static_cast<int>(shape_.rotary_dim / 2), shape_.eps};
+}
+
+void device_kv_cache::store(std::int64_t layer, device_pass const& p, tensor const& kv,
+                            float const* k_norm) {
+  p.require_pages(pages_);
+  store_kv_params kernel;
+  kernel.pass = p.view();
+  kernel.rope = rope(k_norm);
+  kernel.kv = static_cast<float const*>(kv.data);
+  kernel.kv_stride = kv.stride;
+  kernel.rows = p.rows();
+  kernel.kv_heads = static_cast<int>(shape_.num_kv_heads);
+  kernel.keys = keys_.as<std::uint16_t>() + layer * layer_values_;
+  kernel.values = values_.as<std::uint16_t>() + layer * layer_values_;
+  owner_.launch(kernel);
+}
+
+attention_sums device_kv_cache::place_sums(device_pass const& p) const {
+  std::int64_t const most = partition_of(pages_ * kv_page_tokens) + 1;
+  std::int64_t const capacity =
+      std::max(std::min(most_sums_, p.limits().rows * shape_.num_heads * most),
+               p.limits().rows * shape_.num_heads);
+  attention_sums sums;
+  sums.numerators =
+      numerators_.at_least<float>(owner_, capacity * head_dim, "the partial sums of attention");
+  sums.sums = sums_.at_least<softmax_sum>(owner_, capacity, "the partial sums of attention");
+  sums.partitions = partition_of(p.last_slot()) + 1;
+  sums.folded = p.rows() * shape_.num_heads * sums.partitions > capacity;
+  if (sums.folded) sums.partitions = 1;
+  return sums;
+}
+
+void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor const& q_gate,
+                             float const* q_norm, output_rows const& out) const {
+  p.require_pages(pages_);
+  auto const heads = static_cast<int>(shape_.num_heads);
+  auto const kv_heads = static_cast<int>(shape_.num_kv_heads);
+  prepare_queries_params prepare;
+  prepare.pass = p.view();
+  prepare.rope = rope(q_norm);
+  prepare.q_gate = static_cast<float const*>(q_gate.data);
+  prepare.q_gate_stride = q_gate.stride;
+  prepare.rows = p.rows();
+  prepare.heads = heads;
+  prepare.queries = queries_.at_least<float>(owner_, p.limits().rows * heads * head_dim,
+                                             "the queries of attention");
+  owner_.launch(prepare);
+
+  attention_params attention;
+  attention.pass = p.view();
+  attention.queries = prepare.queries;
+  attention.heads = heads;
+  attention.kv_heads = kv_heads;
+  attention.keys = keys_.as<std::uint16_t>() + layer * layer_values_;
+  attention.values = values_.as<std::uint16_t>() + layer * layer_values_;
+  attention.out = place_sums(p);
+  attention.query_tiles =
+      divide_up(p.longest_span() * (heads / kv_heads), attention_params::queries_per_block);
+  owner_.launch(attention);
+
+  attention_output_params output;
+  output.pass = p.view();
+  output.in = attention.out;
+  output.q_gate = prepare.q_gate;
+  output.q_gate_stride = q_gate.stride;
+  output.out = out;
+  output.rows = p.rows();
+  output.heads = heads;
+  owner_.launch(output);
+}
+
+}  // namespace qwen38::ops::cuda

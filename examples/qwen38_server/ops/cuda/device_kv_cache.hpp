@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/backend.hpp"
+#include "ops/cuda/device_pass.hpp"
+#include "ops/cuda/memory.hpp"
+
+namespace qwen38::ops::cuda {
+
+/// Keys and values, and the scratch of the attention over them.
+class device_kv_cache final : public kv_cache {
+ public:
+  device_kv_cache(device& owner, attention_shape const& shape, std::int64_t layers,
+                  std::int64_t pages, std::int64_t most_sums);
+  [[nodiscard]] std::size_t resident_bytes() const noexcept override {
+    return keys_.bytes() + values_.bytes();
+  }
+
+  void store(std::int64_t layer, device_pass const& p, tensor const& kv, float const* k_norm);
+  void attend(std::int64_t layer, device_pass const& p, tensor const& q_gate, float const* q_norm,
+              output_rows const& out) const;
+
+ private:
+  [[nodiscard]] rope_params rope(float const* norm) const;
+  [[nodiscard]] attention_sums place_sums(device_pass const& p) const;
+
+  device& owner_;
+  attention_shape shape_;
+  std::int64_t pages_;
+  std::int64_t most_sums_;  ///< as cuda_options::attention_sums
+  std::int64_t layer_values_;
+  device_block keys_;
+  device_block values_;
+  device_block frequencies_;  ///< f64 [rotary_dim / 2]
+  mutable scratch_block queries_;
+  mutable scratch_block numerators_;
+  mutable scratch_block sums_;
+};
+
+}  // namespace qwen38::ops::cuda

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/device_linear.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "support/error.hpp"
+
+namespace qwen38::ops::cuda {
+namespace {
+
+constexpr std::int64_t staging_bytes = std::int64_t{16} << 20;
+
+void check(qpn::status const& outcome, std::string_view name) {
+  if (outcome.ok()) return;
+  std::string message = std::string(name) + ": " + outcome.what;
+  if (outcome.row >= 0) {
+    message +=
+        " (row " + std::to_string(outcome.row) + ", column " + std::to_string(outcome.column) + ")";
+  }
+  bool const is_data = outcome.code == qpn::status_code::invalid_value;
+  throw error(is_data ? error_kind::corrupt_data : error_kind::unsupported, message);
+}
+
+/// Where the rows of a source lie in the packed weight: of gates and ups, tiles of 32 take turns.
+class row_order {
+ public:
+  row_order(linear_use use, std::int64_t n) : half_(use == linear_use::gate_up ? n / 2 : 0) {}
+
+  [[nodiscard]] std::int64_t packed(std::int64_t row) const {
+    if (half_ == 0) return row;
+    std::int64_t const of_half = row % half_;
+    return of_half / qpn::tile_n * 2 * qpn::tile_n + row / half_ * qpn::tile_n +
+           of_half % qpn::tile_n;
+  }
+  [[nodiscard]] std::int64_t source(std::int64_t packed) const {
+    if (half_ == 0) return packed;
+    std::int64_t const tile = packed / qpn::tile_n;
+    return tile % 2 * half_ + tile / 2 * qpn::tile_n + packed % qpn::tile_n;
+  }
+  /// How many of `count` rows from `row` on stay together.
+  [[nodiscard]] std::int64_t run(std::int64_t row, std::int64_t count) const {
+    if (half_ == 0) return count;
+    return std::min(count, qpn::tile_n - row % half_ % qpn::tile_n);
+  }
+
+ private:
+  std::int64_t half_;
+};
+
+/// Packs parts on the device.
+class packer {
+ public:
+  packer(device& owner, qpn::packed_layout const& layout, linear_use use, std::byte* out,
+         std::string_view name, scratch_block& staging)
+      : owner_(owner),
+        layout_(layout),
+        order_(use, layout.n),
+        out_(out),
+        name_(name),
+        code_bytes_(qpn::detail::published_row_bytes(layout)),
+        scale_bytes_(qpn::detail::block_scale_count(layout)),
+        report_(owner, sizeof(qpn::prepack_report), "the report of packing") {
+    staged_ = staging.at_least<std::byte>(
+        owner, std::max(staging_bytes, qpn::tile_n * row_bytes() + 3 * alignment),
+        "the staging of weights");
+    staged_rows_ =
+        (std::max(staging_bytes, qpn::tile_n * row_bytes() + 3 * alignment) - 3 * alignment) /
+        row_bytes() / qpn::tile_n * qpn::tile_n;
+  }
+
+  void add(qpn::weight_part const& part) {
+    for (std::int64_t first = 0; first < part.n; first += staged_rows_) {
+      qpn::weight_part const rows = stage(part, first, std::min(staged_rows_, part.n - first));
+      for (std::int64_t at = 0; at < rows.n;) {
+        std::int64_t const count = order_.run(next_row_, rows.n - at);
+        owner_.prepack(layout_, slice(rows, at, count), order_.packed(next_row_), out_,
+                       report_.as<qpn::prepack_report>());
+        next_row_ += count;
+        at += count;
+      }
+    }
+  }
+
+  /// Throws what was wrong with a weight, if anything was.
+  void finish() {
+    qpn::prepack_report found;
+    owner_.download(&found, {report_.as(), sizeof found}, sizeof found, 1);
+    qpn::status outcome = to_status(found, layout_);
+    if (outcome.row >= 0) outcome.row = order_.source(outcome.row);
+    check(outcome, name_);
+  }
+
+ private:
+  static constexpr std::int64_t alignment = 256;
+
+  [[nodiscard]] std::int64_t row_bytes() const {
+    return code_bytes_ + scale_bytes_ + std::int64_t{sizeof(float)};
+  }
+
+  qpn::weight_part stage(qpn::weight_part const& part, std::int64_t first, std::int64_t count) {
+    qpn::weight_part rows = part;
+    rows.n = count;
+    std::byte* to = staged_;
+    auto const move = [&](void const* from, std::int64_t bytes) -> void const* {
+      if (from == nullptr || bytes == 0) return nullptr;
+      std::byte* const at = to;
+      owner_.upload(at, static_cast<std::byte const*>(from) + first * bytes,
+                    static_cast<std::size_t>(count * bytes));
+      to += (count * bytes + alignment - 1) / alignment * alignment;
+      return at;
+    };
+    rows.codes = move(part.codes, code_bytes_);
+    rows.block_scales = move(part.block_scales, scale_bytes_);
+    rows.channel_scales = static_cast<float const*>(move(part.channel_scales, sizeof(float)));
+    return rows;
+  }
+
+  [[nodiscard]] qpn::weight_part slice(qpn::weight_part const& rows, std::int64_t first,
+                                       std::int64_t count) const {
+    qpn::weight_part part = rows;
+    part.n = count;
+    auto const move = [first](void const* from, std::int64_t bytes) -> void const* {
+      return from == nullptr ? nullptr : static_cast<std::byte const*>(from) + first * bytes;
+    };
+    part.codes = move(rows.codes, code_bytes_);
+    part.block_scales = move(rows.block_scales, scale_bytes_);
+    part.channel_scales = static_cast<float const*>(move(rows.channel_scales, sizeof(float)));
+    return part;
+  }
+
+  device& owner_;
+  qpn::packed_layout layout_;
+  row_order order_;
+  std::byte* out_;
+  std::string_view name_;
+  std::int64_t code_bytes_;
+  std::int64_t scale_bytes_;
+  device_block report_;
+  std::byte* staged_ = nullptr;
+  std::int64_t staged_rows_ = 0;
+  std::int64_t next_row_ = 0;  ///< of the fused source
+};
+
+linear_plan make_plan(qpn::packed_layout const& layout, linear_source const& source,
+                      qpn::device_info const& info) {
+  qpn::gemm_problem problem;
+  problem.max_m = qpn::gemm_max_m;
+  bool const gates = source.use == linear_use::gate_up;
+  problem.y_type = gates ? qpn::dtype::f16 : qpn::dtype::f32;
+  problem.act = gates ? qpn::activation::silu_gate : qpn::activation::none;
+  return qpn::visit_format<linear_plan>(source.format, {}, [&](auto format) -> linear_plan {
+    qpn::gemm_plan<decltype(format)> plan;
+    check(make_gemm_plan(layout, problem, info, plan), source.name);
+    return plan;
+  });
+}
+
+}  // namespace
+
+void shared_workspace::add(linear_plan const& plan) {
+  std::visit([this](auto const& of) { needs_.add(of); }, plan);
+}
+
+qpn::workspace_view shared_workspace::get(device& owner, linear_plan const& plan) {
+  qpn::workspace_view view{memory_.as(), needs_.bytes(), needs_.zero_bytes};
+  if (memory_.bytes() < needs_.bytes()) {
+    owner.wait();
+    memory_ = device_block();
+    memory_ = device_block(owner, needs_.bytes(), "the workspace of products");
+    view.data = memory_.as();
+    owner.init_workspace(plan, view);
+  }
+  return view;
+}
+
+device_linear::device_linear(device& owner, linear_source const& source, scratch_block& staging)
+    : use_(source.use) {
+  std::int64_t n = 0;
+  for (qpn::weight_part const& part : source.parts) n += part.n;
+  if (use_ == linear_use::gate_up && n % (2 * qpn::tile_n) != 0) {
+    throw error(error_kind::unsupported, std::string(source.name) + ": " + std::to_string(n / 2) +
+                                             " gates, but a GPU takes a multiple of " +
+                                             std::to_string(qpn::tile_n));
+  }
+  qpn::packed_layout layout;
+  check(make_packed_layout(source.format, source.scales, n, source.k, source.dense_type,
+                           owner.info(), layout),
+        source.name);
+  plan_ = make_plan(layout, source, owner.info());
+  memory_ = device_block(owner, static_cast<std::size_t>(layout.total_bytes),
+                         "the weight " + std::string(source.name));
+  packer pack(owner, layout, use_, memory_.as(), source.name, staging);
+  for (qpn::weight_part const& part : source.parts) pack.add(part);
+  pack.finish();
+  weight_ = {layout, memory_.as()};
+}
+
+void device_linear::multiply(device& owner, shared_workspace& workspace, tensor const& x,
+                             tensor const& y, bool accumulate, qpn::gemm_census& census) const {
+  qpn::dtype const y_type = use_ == linear_use::gate_up ? qpn::dtype::f16 : qpn::dtype::f32;
+  if (x.type != qpn::dtype::f16 || y.type != y_type) {
+    throw error(error_kind::internal,
+                "matrix product: x must be of kind activation, y as the linear's use has it");
+  }
+  for (std::int64_t first = 0; first < x.rows; first += qpn::gemm_max_m) {
+    std::int64_t const rows = std::min(qpn::gemm_max_m, x.rows - first);
+    tensor const to = y.slice_rows(first, rows);
+    qpn::gemm_args args;
+    args.m = rows;
+    args.x = x.slice_rows(first, rows).data;
+    args.ldx = x.stride;
+    args.weight = weight_;
+    args.y = to.data;
+    args.ldy = to.stride;
+    if (accumulate) {
+      args.residual = to.data;
+      args.residual_type = qpn::dtype::f32;
+      args.ld_residual = to.stride;
+    }
+    args.census = &census;
+    owner.gemm(plan_, args, workspace.get(owner, plan_));
+  }
+}
+
+}  // namespace qwen38::ops::cuda

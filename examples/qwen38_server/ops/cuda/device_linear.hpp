@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/backend.hpp"
+#include "ops/cuda/memory.hpp"
+
+namespace qwen38::ops::cuda {
+
+/// The workspace that all products of a stream share, one after another.
+class shared_workspace {
+ public:
+  /// Room for one more plan; before the first product.
+  void add(linear_plan const& plan);
+  /// Allocates, at the first call after add(), what the plans need.
+  [[nodiscard]] qpn::workspace_view get(device& owner, linear_plan const& plan);
+
+ private:
+  qpn::workspace_needs needs_;
+  device_block memory_;
+};
+
+/// A weight packed on the device, and the plan of its products.
+class device_linear final : public linear {
+ public:
+  /// Uploads the parts piece by piece through `staging` and packs them there.
+  device_linear(device& owner, linear_source const& source, scratch_block& staging);
+
+  [[nodiscard]] std::int64_t n() const noexcept override { return weight_.layout.n; }
+  [[nodiscard]] std::int64_t k() const noexcept override { return weight_.layout.k; }
+  [[nodiscard]] std::size_t resident_bytes() const noexcept override { return memory_.bytes(); }
+  [[nodiscard]] linear_plan const& plan() const noexcept { return plan_; }
+
+  /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it; rows in as many launches as the
+  /// kernels' largest m needs, which changes no bit.
+  void multiply(device& owner, shared_workspace& workspace, tensor const& x, tensor const& y,
+                bool accumulate, qpn::gemm_census& census) const;
+
+ private:
+  device_block memory_;
+  qpn::packed_weight weight_;
+  linear_plan plan_;
+  linear_use use_;
+};
+
+}  // namespace qwen38::ops::cuda

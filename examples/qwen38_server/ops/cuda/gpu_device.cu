@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/gpu_device.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <qpn/device_info.cuh>
+
+#include "ops/cuda/gpu_gemm.cuh"
+#include "ops/cuda/kernels.cuh"
+#include "support/error.hpp"
+
+namespace qwen38::ops::cuda {
+namespace {
+
+void check(cudaError_t outcome, char const* what) {
+  if (outcome == cudaSuccess) return;
+  throw error(error_kind::internal, std::string("CUDA: ") + what + " failed (" +
+                                        cudaGetErrorName(outcome) + ": " +
+                                        cudaGetErrorString(outcome) + ")");
+}
+
+void check(qpn::status const& outcome) {
+  if (outcome.ok()) return;
+  std::string message = std::string("CUDA: ") + outcome.what;
+  if (outcome.cuda_error != 0) {
+    message +=
+        std::string(" (") + cudaGetErrorString(static_cast<cudaError_t>(outcome.cuda_error)) + ")";
+  }
+  throw error(error_kind::internal, message);
+}
+
+/// Pinned host memory that copies go through, in turns.
+class pinned_ring {
+ public:
+  static constexpr std::size_t slot_bytes = std::size_t{4} << 20;
+
+  pinned_ring() {
+    for (slot& one : slots_) {
+      check(cudaMallocHost(&one.data, slot_bytes), "to allocate pinned memory");
+      check(cudaEventCreateWithFlags(&one.free, cudaEventDisableTiming), "to create an event");
+    }
+  }
+  pinned_ring(pinned_ring const&) = delete;
+  pinned_ring& operator=(pinned_ring const&) = delete;
+  ~pinned_ring() {
+    for (slot& one : slots_) {
+      static_cast<void>(cudaEventDestroy(one.free));
+      static_cast<void>(cudaFreeHost(one.data));
+    }
+  }
+
+  void upload(std::byte* to, std::byte const* from, std::size_t bytes, cudaStream_t stream) {
+    while (bytes > 0) {
+      slot& one = slots_[next_];
+      next_ = (next_ + 1) % slot_count;
+      std::size_t const part = std::min(bytes, slot_bytes);
+      check(cudaEventSynchronize(one.free), "an earlier upload");
+      std::memcpy(one.data, from, part);
+      check(cudaMemcpyAsync(to, one.data, part, cudaMemcpyHostToDevice, stream), "an upload");
+      check(cudaEventRecord(one.free, stream), "to record an event");
+      to += part;
+      from += part;
+      bytes -= part;
+    }
+  }
+
+  /// Lines that are packed on the host.
+  void download(std::byte* to, std::byte const* from, std::size_t pitch, std::size_t width,
+                std::size_t height, cudaStream_t stream) {
+    slot& one = slots_[next_];
+    check(cudaEventSynchronize(one.free), "an earlier upload");
+    for (std::size_t line = 0; line < height;) {
+      std::size_t const lines = std::min(height - line, slot_bytes / width);
+      if (lines == 0) {  // a line that is longer than the slot
+        for (std::size_t at = 0; at < width; at += slot_bytes) {
+          download_lines(to + line * width + at, from + line * pitch + at, pitch,
+                         std::min(slot_bytes, width - at), 1, one.data, stream);
+        }
+        ++line;
+        continue;
+      }
+      download_lines(to + line * width, from + line * pitch, pitch, width, lines, one.data, stream);
+      line += lines;
+    }
+  }
+
+ private:
+  struct slot {
+    void* data = nullptr;
+    cudaEvent_t free = nullptr;
+  };
+  static constexpr std::size_t slot_count = 4;
+
+  static void download_lines(std::byte* to, std::byte const* from, std::size_t pitch,
+                             std::size_t width, std::size_t lines, void* through,
+                             cudaStream_t stream) {
+    check(cudaMemcpy2DAsync(through, width, from, std::max(pitch, width), width, lines,
+                            cudaMemcpyDeviceToHost, stream),
+          "a download");
+    check(cudaStreamSynchronize(stream), "the work before a download");
+    std::memcpy(to, through, width * lines);
+  }
+
+  slot slots_[slot_count];
+  std::size_t next_ = 0;
+};
+
+class gpu_device final : public device {
+ public:
+  gpu_device(int index, qpn::device_info const& info, std::string name)
+      : index_(index), info_(info), name_(std::move(name)) {
+    make_current();
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "to create a stream");
+    pinned_ = std::make_unique<pinned_ring>();
+  }
+  gpu_device(gpu_device const&) = delete;
+  gpu_device& operator=(gpu_device const&) = delete;
+  ~gpu_device() override {
+    static_cast<void>(cudaSetDevice(index_));
+    static_cast<void>(cudaStreamSynchronize(stream_));
+    pinned_.reset();
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+
+  [[nodiscard]] qpn::device_info const& info() const noexcept override { return info_; }
+  [[nodiscard]] std::string const& name() const noexcept override { return name_; }
+
+  [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
+    make_current();
+    void* memory = nullptr;
+    cudaError_t const outcome = cudaMalloc(&memory, bytes);
+    if (outcome == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+      std::size_t free = 0;
+      std::size_t total = 0;
+      static_cast<void>(cudaMemGetInfo(&free, &total));
+      throw out_of_memory(what, bytes, free, total, name_);
+    }
+    check(outcome, "to allocate memory");
+    cudaError_t const cleared = cudaMemsetAsync(memory, 0, bytes, stream_);
+    if (cleared != cudaSuccess) static_cast<void>(cudaFree(memory));
+    check(cleared, "to clear memory");
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    static_cast<void>(cudaSetDevice(index_));
+    static_cast<void>(cudaFree(memory));
+  }
+
+  void clear(byte_lines to, std::size_t width, std::size_t height) override {
+    if (width == 0 || height == 0) return;
+    make_current();
+    check(cudaMemset2DAsync(to.data, std::max(to.pitch, width), 0, width, height, stream_),
+          "to clear memory");
+  }
+  void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) override {
+    if (width == 0 || height == 0) return;
+    make_current();
+    check(cudaMemcpy2DAsync(to.data, std::max(to.pitch, width), from.data,
+                            std::max(from.pitch, width), width, height, cudaMemcpyDeviceToDevice,
+                            stream_),
+          "a copy");
+  }
+  void upload(void* to, void const* from, std::size_t bytes) override {
+    make_current();
+    pinned_->upload(static_cast<std::byte*>(to), static_cast<std::byte const*>(from), bytes,
+                    stream_);
+  }
+  void download(void* to, byte_lines from, std::size_t width, std::size_t height) override {
+    if (width == 0 || height == 0) return;
+    make_current();
+    pinned_->download(static_cast<std::byte*>(to), static_cast<std::byte const*>(from.data),
+                      from.pitch, width, height, stream_);
+  }
+  void wait() override {
+    make_current();
+    check(cudaStreamSynchronize(stream_), "the work in the stream");
+  }
+
+  void launch(kernel_params const& kernel) override {
+    make_current();
+    check(launch_kernel(kernel, stream_), "to launch a kernel");
+  }
+  void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) override {
+    make_current();
+    check(launch_init_workspace(plan, workspace, stream_));
+  }
+  void gemm(linear_plan const& plan, qpn::gemm_args const& args,
+            qpn::workspace_view workspace) override {
+    make_current();
+    check(launch_gemm(plan, args, workspace, stream_));
+  }
+  void prepack(qpn::packed_layout const& layout, qpn::weight_part const& rows,
+               std::int64_t first_row, std::byte* out, qpn::prepack_report* report) override {
+    make_current();
+    check(launch_prepack(layout, rows, first_row, out, report, stream_));
+  }
+
+ private:
+  /// Threads have a current device each, and the engine's is not the one that loaded.
+  void make_current() const { check(cudaSetDevice(index_), "to choose the GPU"); }
+
+  int index_;
+  qpn::device_info info_;
+  std::string name_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<pinned_ring> pinned_;
+};
+
+}  // namespace
+
+std::unique_ptr<device> open_gpu(int index) {
+  int count = 0;
+  cudaError_t const counted = cudaGetDeviceCount(&count);
+  if (counted != cudaSuccess || index < 0 || index >= count) {
+    static_cast<void>(cudaGetLastError());
+    std::string const found =
+        counted == cudaSuccess ? std::to_string(count) + " are there" : cudaGetErrorString(counted);
+    throw error(error_kind::unavailable,
+                "CUDA device " + std::to_string(index) + " cannot be used: " + found);
+  }
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "to ask for the GPU's properties");
+  qpn::device_info info;
+  check(qpn::query_device_info(index, info));
+  return std::make_unique<gpu_device>(index, info,
+                                      std::string(properties.name) + ", sm_" +
+                                          std::to_string(info.compute_capability) + ", " +
+                                          std::to_string(info.sm_count) + " multiprocessors");
+}
+
+}  // namespace qwen38::ops::cuda

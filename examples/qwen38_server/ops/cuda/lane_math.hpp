@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <qpn/config.hpp>
+#include <qpn/detail/bits.hpp>
+#include <qpn/dtype.hpp>
+
+// Kernel bodies of the CUDA backend are lane programs, as those of the library are: function
+// templates run_program(lane, params) over an object that stands for one thread of the GPU. Each
+// params struct says how it is launched: threads, shared_bytes and blocks(). Beside the operations
+// of qpn/detail/lane_types.hpp a lane has
+//
+//   fma(a, b, c), exp(x), sqrt(x), log1p(x)   fp32, rounded as the machine does
+//   sine_cosine(angle, s, c)                  of a double, to fp32
+//   half_pair(bits)                           two fp16 as fp32, low half first
+//
+// A sum that must not depend on which kernel adds it is written with fma, so that no compiler
+// decides what is rounded.
+namespace qwen38::ops::cuda {
+
+inline constexpr int warp_size = 32;
+
+struct alignas(16) float4_pack {
+  float v[4];
+};
+
+/// Rows that a kernel writes, fp32 or fp16 with saturation.
+struct output_rows {
+  void* data = nullptr;
+  std::int64_t stride = 0;
+  bool half = false;
+};
+
+template <class Lane>
+QPN_HD void store_value(Lane& lane, output_rows const& y, std::int64_t row, std::int64_t column,
+                        float value) {
+  std::int64_t const at = row * y.stride + column;
+  if (y.half) {
+    lane.store(static_cast<std::uint16_t*>(y.data) + at, qpn::encode_f16_saturating(value));
+  } else {
+    lane.store(static_cast<float*>(y.data) + at, value);
+  }
+}
+
+template <class Lane>
+QPN_HD float shuffle(Lane& lane, float value, int mask) {
+  return qpn::detail::bits_float(lane.shuffle_xor(qpn::detail::float_bits(value), mask));
+}
+
+/// Sum over the lanes of a warp, the same bits in each.
+template <class Lane>
+QPN_HD float warp_sum(Lane& lane, float value) {
+  for (int mask = warp_size / 2; mask > 0; mask /= 2) value += shuffle(lane, value, mask);
+  return value;
+}
+
+template <class Lane>
+QPN_HD float warp_maximum(Lane& lane, float value) {
+  for (int mask = warp_size / 2; mask > 0; mask /= 2) {
+    float const other = shuffle(lane, value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+template <class Lane>
+QPN_HD float sigmoid(Lane& lane, float x) {
+  return 1.0F / (1.0F + lane.exp(-x));
+}
+
+template <class Lane>
+QPN_HD float silu(Lane& lane, float x) {
+  return x * sigmoid(lane, x);
+}
+
+QPN_HD constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace qwen38::ops::cuda

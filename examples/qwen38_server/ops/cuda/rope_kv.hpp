@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/lane_math.hpp"
+#include "ops/cuda/pass_view.hpp"
+#include "ops/tensor_limits.hpp"
+
+namespace qwen38::ops::cuda {
+
+inline constexpr int head_dim = 256;  ///< the only one that the attention kernels have
+
+/// How heads are normed and rotated.
+struct rope_params {
+  float const* norm = nullptr;          ///< [head_dim], used as 1 + w
+  double const* frequencies = nullptr;  ///< [half] theta^(-2 i / rotary_dim)
+  int half = 0;                         ///< rotary_dim / 2, at most head_dim / 2
+  float eps = 0;
+};
+
+/// One warp's shared memory: the head, then cosines and sines.
+inline constexpr int rope_shared_bytes = 2 * head_dim * int{sizeof(float)};
+inline constexpr int values_per_lane = head_dim / warp_size;
+
+/// A warp norms and rotates one head; value[j] is the element lane + 32 j.
+template <class Lane>
+QPN_HD void norm_and_rotate(Lane& lane, rope_params const& p, float const* head,
+                            std::int64_t position, float (&value)[values_per_lane]) {
+  int const id = lane.thread() % warp_size;
+  int const own = lane.thread() / warp_size * rope_shared_bytes;
+  int const cosines = own + head_dim * 4;
+  int const sines = cosines + head_dim / 2 * 4;
+  float sum = 0;
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    value[j] = lane.load(head + id + warp_size * j);
+    sum = lane.fma(value[j], value[j], sum);
+  }
+  sum = warp_sum(lane, sum);
+  float const scale = 1.0F / lane.sqrt(sum / static_cast<float>(head_dim) + p.eps);
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    int const d = id + warp_size * j;
+    value[j] = value[j] * scale * (1.0F + lane.load(p.norm + d));
+    lane.shared_store(own + 4 * d, value[j]);
+  }
+  for (int i = id; i < p.half; i += warp_size) {
+    float sine = 0;
+    float cosine = 0;
+    lane.sine_cosine(static_cast<double>(position) * lane.load(p.frequencies + i), sine, cosine);
+    lane.shared_store(cosines + 4 * i, cosine);
+    lane.shared_store(sines + 4 * i, sine);
+  }
+  lane.sync_warp();
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    int const d = id + warp_size * j;
+    if (d >= 2 * p.half) continue;
+    bool const low = d < p.half;
+    int const pair = low ? d : d - p.half;
+    float const partner = lane.template shared_load<float>(own + 4 * (low ? d + p.half : pair));
+    float const cosine = lane.template shared_load<float>(cosines + 4 * pair);
+    float const sine = lane.template shared_load<float>(sines + 4 * pair);
+    value[j] = lane.fma(low ? -partner : partner, sine, value[j] * cosine);
+  }
+}
+
+QPN_HD inline std::int64_t position_of(span_entry const& span, std::int64_t row) {
+  return span.position + row - span.first_row;
+}
+
+/// kv = [k | v] rows; k is normed and rotated; both go to the cache. One warp a row and kv head.
+struct store_kv_params {
+  static constexpr int threads = 256;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = threads / warp_size * rope_shared_bytes;
+
+  pass_view pass;
+  rope_params rope;
+  float const* kv = nullptr;
+  std::int64_t kv_stride = 0;
+  std::int64_t rows = 0;
+  int kv_heads = 0;
+  std::uint16_t* keys = nullptr;  ///< of the layer [page][kv head][slot][head_dim]
+  std::uint16_t* values = nullptr;
+
+  [[nodiscard]] std::int64_t blocks() const {
+    return divide_up(rows * kv_heads, threads / warp_size);
+  }
+};
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, store_kv_params const& p) {
+  constexpr int warps = store_kv_params::threads / warp_size;
+  int const id = lane.thread() % warp_size;
+  std::int64_t const task = std::int64_t{lane.block()} * warps + lane.thread() / warp_size;
+  std::int64_t const row = task / p.kv_heads;
+  int const head = static_cast<int>(task % p.kv_heads);
+  if (row >= p.rows) return;
+  span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
+  std::int64_t const slot = position_of(span, row) + p.pass.slot_offset;
+  std::int64_t const page = lane.load(p.pass.pages + span.first_page + slot / kv_page_tokens);
+  std::int64_t const target =
+      ((page * p.kv_heads + head) * kv_page_tokens + slot % kv_page_tokens) * head_dim;
+  float const* const source = p.kv + row * p.kv_stride;
+  float key[values_per_lane];
+  norm_and_rotate(lane, p.rope, source + head * head_dim, position_of(span, row), key);
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    int const d = id + warp_size * j;
+    float const value = lane.load(source + (p.kv_heads + head) * head_dim + d);
+    lane.store(p.keys + target + d, qpn::encode_f16_saturating(key[j]));
+    lane.store(p.values + target + d, qpn::encode_f16_saturating(value));
+  }
+}
+
+/// queries[row, head, :] = the normed and rotated query times head_dim^-1/2. One warp a row and
+/// head.
+struct prepare_queries_params {
+  static constexpr int threads = 256;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = threads / warp_size * rope_shared_bytes;
+
+  pass_view pass;
+  rope_params rope;
+  float const* q_gate = nullptr;  ///< per head query, gate
+  std::int64_t q_gate_stride = 0;
+  std::int64_t rows = 0;
+  int heads = 0;
+  float* queries = nullptr;  ///< [rows][heads][head_dim]
+
+  [[nodiscard]] std::int64_t blocks() const { return divide_up(rows * heads, threads / warp_size); }
+};
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, prepare_queries_params const& p) {
+  constexpr int warps = prepare_queries_params::threads / warp_size;
+  int const id = lane.thread() % warp_size;
+  std::int64_t const task = std::int64_t{lane.block()} * warps + lane.thread() / warp_size;
+  std::int64_t const row = task / p.heads;
+  if (row >= p.rows) return;
+  span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
+  float query[values_per_lane];
+  norm_and_rotate(lane, p.rope, p.q_gate + row * p.q_gate_stride + task % p.heads * 2 * head_dim,
+                  position_of(span, row), query);
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    lane.store(p.queries + task * head_dim + id + warp_size * j, query[j] * (1.0F / 16.0F));
+  }
+}
+
+}  // namespace qwen38::ops::cuda

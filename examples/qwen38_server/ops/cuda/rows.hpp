@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/lane_math.hpp"
+#include "ops/cuda/pass_view.hpp"
+
+namespace qwen38::ops::cuda {
+
+/// y[r, :] = table[ids[r], :], one CTA a row.
+struct embed_params {
+  static constexpr int threads = 256;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = 0;
+
+  std::uint16_t const* table = nullptr;  ///< bf16 or f16 [vocabulary, cols]
+  bool is_bf16 = false;
+  std::int32_t const* ids = nullptr;
+  output_rows y;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+
+  [[nodiscard]] std::int64_t blocks() const { return rows; }
+};
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, embed_params const& p) {
+  std::int64_t const row = lane.block();
+  std::uint16_t const* const source = p.table + lane.load(p.ids + row) * p.cols;
+  for (std::int64_t i = lane.thread(); i < p.cols; i += embed_params::threads) {
+    std::uint16_t const bits = lane.load(source + i);
+    store_value(lane, p.y, row, i, p.is_bf16 ? qpn::decode_bf16(bits) : qpn::decode_f16(bits));
+  }
+}
+
+/// y[moves[i].to, :] = x[moves[i].from, :], or y[i, :] = x[i, :] where there are no moves; one CTA
+/// a row.
+struct copy_rows_params {
+  static constexpr int threads = 256;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = 0;
+
+  float const* x = nullptr;
+  std::int64_t x_stride = 0;
+  row_move const* moves = nullptr;
+  output_rows y;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+
+  [[nodiscard]] std::int64_t blocks() const { return rows; }
+};
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, copy_rows_params const& p) {
+  row_move move{lane.block(), lane.block()};
+  if (p.moves != nullptr) move = lane.load(p.moves + lane.block());
+  for (std::int64_t i = lane.thread(); i < p.cols; i += copy_rows_params::threads) {
+    store_value(lane, p.y, move.to, i, lane.load(p.x + move.from * p.x_stride + i));
+  }
+}
+
+}  // namespace qwen38::ops::cuda

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "ops/cuda/attention_partitions.hpp"
+#include "support/error.hpp"
+#include "test/ops/cuda/two_backends.hpp"
+
+namespace qwen38::test {
+namespace {
+
+using ops::row_kind;
+
+TEST(cuda_attention_partitions, cover_every_slot_once) {
+  using namespace ops::cuda;
+  EXPECT_EQ(partition_of(0), 0);
+  std::int64_t slot = 0;
+  for (std::int64_t p = 0; p < 200; ++p) {
+    EXPECT_EQ(first_slot_of(p), slot) << "partition " << p;
+    EXPECT_EQ(slot % ops::kv_page_tokens, 0);
+    std::int64_t const next = first_slot_of(p + 1);
+    EXPECT_EQ(partition_of(slot), p);
+    EXPECT_EQ(partition_of(next - 1), p);
+    slot = next;
+  }
+  EXPECT_LE(partition_of(262144), 136);
+}
+
+/// One sequence's projections, in some lane, on pages of its own.
+struct sequence {
+  ops::attention_shape shape;
+  std::int64_t rows;
+  std::vector<float> q_gate;
+  std::vector<float> kv;
+  std::vector<std::int32_t> pages;
+
+  sequence(ops::attention_shape const& of, std::int64_t count, std::uint64_t seed,
+           std::vector<std::int32_t> own_pages)
+      : shape(of),
+        rows(count),
+        q_gate(random_floats(seed, count * of.num_heads * 512)),
+        kv(random_floats(seed + 1, count * 2 * of.num_kv_heads * 256)),
+        pages(std::move(own_pages)) {}
+};
+
+/// `count` pages that lie in no order, from `first` on.
+std::vector<std::int32_t> scattered_pages(std::int32_t first, std::int32_t count) {
+  std::vector<std::int32_t> pages;
+  for (std::int32_t i = 0; i < count; ++i) pages.push_back(first + (i ^ 1));
+  return pages;
+}
+
+/// Rows [first, end) of a sequence in one pass.
+struct chunk {
+  sequence const* of;
+  std::int64_t first;
+  std::int64_t end;
+};
+
+/// A cache of two layers, the second of which is used.
+class attention_run {
+ public:
+  attention_run(test_backend& device, ops::attention_shape const& shape, std::int64_t slot_offset,
+                std::int64_t pages = 64)
+      : device_(device),
+        shape_(shape),
+        slot_offset_(slot_offset),
+        cache_(device->make_kv_cache(shape, 2, pages)),
+        q_norm_(device->make_constants(random_floats(3, 256, 0.3F))),
+        k_norm_(device->make_constants(random_floats(4, 256, 0.3F))) {}
+
+  /// Chunks side by side, in one pass; their outputs one after another.
+  std::vector<float> pass(std::vector<chunk> const& chunks, bool attend = true) {
+    std::vector<ops::row_span> spans;
+    std::vector<float> q_gate;
+    std::vector<float> kv;
+    std::int64_t rows = 0;
+    int lane = 0;
+    auto const append = [](std::vector<float>& to, std::vector<float> const& from, chunk const& c) {
+      auto const width = std::ssize(from) / c.of->rows;
+      to.insert(to.end(), from.begin() + c.first * width, from.begin() + c.end * width);
+    };
+    for (chunk const& c : chunks) {
+      spans.push_back({lane++, c.first, rows, c.end - c.first, false, c.of->pages});
+      append(q_gate, c.of->q_gate, c);
+      append(kv, c.of->kv, c);
+      rows += c.end - c.first;
+    }
+    ops::pass& p = device_.set({.spans = spans, .slot_offset = slot_offset_});
+    ops::tensor const kv_rows = device_.make(row_kind::stream, rows, kv);
+    device_->store_kv(*cache_, 1, p, kv_rows, *k_norm_);
+    if (!attend) return {};
+    ops::tensor const q_rows = device_.make(row_kind::stream, rows, q_gate);
+    ops::tensor const out = device_.make(row_kind::activation, rows, shape_.num_heads * 256);
+    device_->attention(*cache_, 1, p, q_rows, *q_norm_, out);
+    return device_.read(out);
+  }
+  /// A whole sequence in passes that end at `cuts`.
+  std::vector<float> all(sequence const& of, std::vector<std::int64_t> cuts = {}) {
+    cuts.push_back(of.rows);
+    std::vector<float> out;
+    std::int64_t first = 0;
+    for (std::int64_t cut : cuts) {
+      for (; first < cut; first = std::min(cut, first + 96)) {
+        auto const part = pass({{&of, first, std::min(cut, first + 96)}});
+        out.insert(out.end(), part.begin(), part.end());
+      }
+    }
+    return out;
+  }
+
+ private:
+  test_backend& device_;
+  ops::attention_shape shape_;
+  std::int64_t slot_offset_;
+  std::unique_ptr<ops::kv_cache> cache_;
+  std::unique_ptr<ops::constants> q_norm_;
+  std::unique_ptr<ops::constants> k_norm_;
+};
+
+std::vector<float> run(test_backend device, sequence const& of, std::int64_t slot_offset,
+                       std::vector<std::int64_t> const& cuts = {}) {
+  return attention_run(device, of.shape, slot_offset).all(of, cuts);
+}
+
+constexpr ops::attention_shape demo_shape{8, 4, 256, 64, 1e7, 1e-6F};
+constexpr ops::attention_shape wide_shape{6, 1, 256, 64, 1e7, 1e-6F};  // a rank of the 27B model
+
+TEST(cuda_attention, agrees_with_the_cpu_at_page_and_tile_borders) {
+  for (auto const& shape : {demo_shape, wide_shape}) {
+    for (std::int64_t rows : {1, 2, 31, 33, 64, 70}) {
+      for (std::int64_t slot_offset : {0, 1}) {
+        sequence const s(shape, rows, static_cast<std::uint64_t>(rows), scattered_pages(5, 6));
+        auto const wanted = run(test_backend::cpu(), s, slot_offset);
+        auto const got = run(test_backend::cuda(), s, slot_offset);
+        EXPECT_LT(relative_error(got, wanted), 1e-3)
+            << "heads " << shape.num_heads << ", rows " << rows << ", offset " << slot_offset;
+      }
+    }
+  }
+}
+
+TEST(cuda_attention, any_chunking_gives_the_same_bits) {
+  for (std::int64_t slot_offset : {0, 1}) {
+    sequence const s(demo_shape, 75, 21, scattered_pages(0, 2));
+    auto const whole = run(test_backend::cuda(), s, slot_offset);
+    EXPECT_TRUE(same_bits(whole, run(test_backend::cuda(), s, slot_offset, {64})));
+    EXPECT_TRUE(same_bits(whole, run(test_backend::cuda(), s, slot_offset, {1, 2, 7, 40, 63, 74})));
+  }
+}
+
+TEST(cuda_attention, sequences_side_by_side_and_other_pages_change_no_bit) {
+  sequence const a(wide_shape, 70, 22, scattered_pages(0, 2));
+  sequence const b(wide_shape, 9, 23, scattered_pages(2, 2));
+  sequence const c(wide_shape, 41, 24, scattered_pages(4, 2));
+  sequence moved = a;
+  moved.pages = {40, 11};
+  auto const wanted = run(test_backend::cuda(), a, 0);
+  EXPECT_TRUE(same_bits(wanted, run(test_backend::cuda(), moved, 0)));
+
+  auto device = test_backend::cuda();
+  attention_run together(device, wide_shape, 0);
+  together.pass({{&b, 0, 3}, {&a, 0, 60}, {&c, 0, 17}});
+  auto const out = together.pass({{&c, 17, 41}, {&a, 60, 70}, {&b, 3, 9}});
+  std::size_t const width = 6 * 256;
+  EXPECT_TRUE(same_bits(std::span(out).subspan(24 * width, 10 * width),
+                        std::span(wanted).subspan(60 * width, 10 * width)));
+  auto const alone = run(test_backend::cuda(), b, 0);
+  EXPECT_TRUE(same_bits(std::span(out).subspan(34 * width), std::span(alone).subspan(3 * width)));
+}
+
+// Where a pass has more partial sums than are kept, one CTA folds all partitions of its queries.
+TEST(cuda_attention, sums_that_are_folded_at_once_are_the_same_bits) {
+  sequence const s(wide_shape, 640, 25, scattered_pages(0, 12));
+  std::vector<std::vector<float>> results;
+  for (std::int64_t sums : {65536, 1}) {
+    auto device = test_backend::cuda({.attention_sums = sums});
+    attention_run run(device, wide_shape, 1);
+    for (std::int64_t first = 0; first < 576; first += 96)
+      run.pass({{&s, first, first + 96}}, false);
+    results.push_back(run.pass({{&s, 576, 640}}));
+    results.push_back(run.pass({{&s, 510, 513}}));
+  }
+  EXPECT_TRUE(same_bits(results[0], results[2]));
+  EXPECT_TRUE(same_bits(results[1], results[3]));
+}
+
+// Beyond 8192 slots partitions are longer; on a GPU the pass of 90 rows is folded, the one of a
+// single row is not.
+TEST(cuda_attention, long_contexts_agree_whatever_the_pass_holds) {
+  ops::attention_shape const shape = test_device_is_emulated()
+                                         ? ops::attention_shape{1, 1, 256, 64, 1e7, 1e-6F}
+                                         : ops::attention_shape{24, 4, 256, 64, 1e7, 1e-6F};
+  std::int64_t const rows = 9700;
+  std::int64_t const last_rows = test_device_is_emulated() ? 3 : 90;
+  sequence const s(shape, rows, 26, scattered_pages(0, 154));
+  std::vector<std::vector<float>> results;
+  for (bool on_gpu : {false, true}) {
+    auto device = on_gpu ? test_backend::cuda() : test_backend::cpu();
+    attention_run run(device, shape, 0, 154);
+    std::int64_t const tail = rows - last_rows;
+    for (std::int64_t first = 0; first < tail; first += 96)
+      run.pass({{&s, first, std::min(first + 96, tail)}}, false);
+    results.push_back(run.pass({{&s, tail, rows}}));
+    results.push_back(run.pass({{&s, rows - 1, rows}}));
+  }
+  EXPECT_LT(relative_error(results[2], results[0]), 1e-3);
+  std::size_t const width = static_cast<std::size_t>(shape.num_heads) * 256;
+  EXPECT_TRUE(same_bits(std::span(results[2]).last(width), results[3]));
+}
+
+// What lies in slots that a row does not see is none of its business, even if it is no number.
+TEST(cuda_attention, later_rows_that_are_no_numbers_stay_unseen) {
+  sequence s(wide_shape, 12, 26, scattered_pages(0, 1));
+  auto const wanted = run(test_backend::cuda(), s, 0);
+  std::size_t const kv_width = 2 * 256;
+  for (std::size_t i = 7 * kv_width; i < s.kv.size(); ++i) s.kv[i] = std::nanf("");
+  auto const got = run(test_backend::cuda(), s, 0);
+  std::size_t const width = 6 * 256;
+  EXPECT_TRUE(same_bits(std::span(got).first(7 * width), std::span(wanted).first(7 * width)));
+  EXPECT_TRUE(std::isnan(got[7 * width]));
+
+  // A later sequence in the same page.
+  auto device = test_backend::cuda();
+  attention_run both(device, wide_shape, 0);
+  both.pass({{&s, 0, 12}});
+  sequence next(wide_shape, 5, 27, scattered_pages(0, 1));
+  EXPECT_TRUE(same_bits(both.pass({{&next, 0, 5}}), run(test_backend::cuda(), next, 0)));
+}
+
+TEST(cuda_attention, values_beyond_fp16_are_stored_saturated) {
+  sequence s(wide_shape, 1, 28, scattered_pages(0, 1));
+  std::fill(s.kv.begin() + 256, s.kv.end(), 1e6F);
+  auto const out = run(test_backend::cuda(), s, 0);
+  for (std::size_t i = 0; i < 256; ++i) {
+    float const gate = s.q_gate[256 + i];
+    EXPECT_NEAR(out[i], 65504.0F / (1.0F + std::exp(-gate)), 40.0F) << "element " << i;
+  }
+}
+
+TEST(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
+  auto device = test_backend::cuda();
+  auto const cache = device->make_kv_cache(demo_shape, 1, 4);
+  auto const norm = device->make_constants(std::vector<float>(256));
+  ops::tensor const kv = device.make(row_kind::stream, 65, 2048);
+  auto const store = [&](std::vector<std::int32_t> const& pages, std::int64_t rows,
+                         std::int64_t slot_offset) {
+    ops::row_span const span{2, 0, 0, rows, false, pages};
+    device->store_kv(*cache, 0, device.set({.spans = {&span, 1}, .slot_offset = slot_offset}),
+                     kv.slice_rows(0, rows), *norm);
+  };
+  EXPECT_NO_THROW(store({3, 0}, 65, 1));
+  EXPECT_NO_THROW(store({3}, 64, 0));
+  EXPECT_THROW(store({3}, 65, 0), error);
+  EXPECT_THROW(store({3}, 64, 1), error);
+  EXPECT_THROW(store({}, 1, 0), error);
+  EXPECT_THROW(store({4}, 1, 0), error);
+  EXPECT_THROW(store({-1}, 1, 0), error);
+  EXPECT_THROW(store({3, -1}, 65, 0), error);
+  EXPECT_NO_THROW(store({3, -1}, 64, 0));
+}
+
+TEST(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
+  auto device = test_backend::cuda();
+  try {
+    auto const cache = device->make_kv_cache({2, 1, 128, 64, 1e7, 1e-6F}, 1, 8);
+    FAIL() << "accepted";
+  } catch (error const& problem) {
+    EXPECT_STREQ(problem.what(), "head_dim 128: the CUDA backend expects 256");
+  }
+}
+
+}  // namespace
+}  // namespace qwen38::test

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device of the CUDA backend on a CPU: kernels run on the emulator of the library's tests,
+// which reports races in shared memory and collectives that lanes miss; device memory is the
+// host's, each allocation of its own and not a byte longer, so that AddressSanitizer sees its ends.
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <qpn/detail/device_prepack.hpp>
+#include <type_traits>
+
+#include "support/devices.hpp"
+#include "support/emulated_gemm.hpp"
+#include "support/emulator/emulator.hpp"
+#include "support/error.hpp"
+#include "support/serial_lane.hpp"
+#include "test/ops/cuda/test_device.hpp"
+
+namespace qwen38::test {
+namespace {
+
+using namespace ops::cuda;
+
+/// A lane of the backend's kernels. Global memory is the host's.
+class backend_lane {
+ public:
+  explicit backend_lane(qpn::test::emulated_lane& lane) : lane_(&lane) {}
+
+  [[nodiscard]] int thread() const { return lane_->thread(); }
+  [[nodiscard]] int block() const { return lane_->block(); }
+  template <class T>
+  [[nodiscard]] T load(T const* p) {
+    require_aligned(p);
+    return *p;
+  }
+  template <class T>
+  void store(T* p, T value) {
+    require_aligned(p);
+    *p = value;
+  }
+  template <class T>
+  [[nodiscard]] T shared_load(int offset) {
+    return lane_->template shared_load<T>(offset);
+  }
+  template <class T>
+  void shared_store(int offset, T value) {
+    lane_->shared_store(offset, value);
+  }
+  void sync_warp() { lane_->sync_warp(); }
+  void sync_block() { lane_->sync_block(); }
+  [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+    return lane_->shuffle_xor(value, mask);
+  }
+  std::uint64_t atomic_max(std::uint64_t* p, std::uint64_t value) {
+    std::uint64_t const old = *p;
+    *p = value > old ? value : old;
+    return old;
+  }
+  [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
+  [[nodiscard]] float exp(float x) { return std::exp(x); }
+  [[nodiscard]] float sqrt(float x) { return std::sqrt(x); }
+  [[nodiscard]] float log1p(float x) { return std::log1p(x); }
+  void sine_cosine(double angle, float& sine, float& cosine) {
+    sine = static_cast<float>(std::sin(angle));
+    cosine = static_cast<float>(std::cos(angle));
+  }
+  [[nodiscard]] qpn::detail::float2_pair half_pair(std::uint32_t bits) {
+    return {qpn::decode_f16(static_cast<std::uint16_t>(bits)),
+            qpn::decode_f16(static_cast<std::uint16_t>(bits >> 16))};
+  }
+
+ private:
+  template <class T>
+  static void require_aligned(T const* p) {
+    if (reinterpret_cast<std::uintptr_t>(p) % alignof(T) == 0) return;
+    throw error(error_kind::internal, "an access to global memory is not aligned");
+  }
+
+  qpn::test::emulated_lane* lane_;
+};
+
+class emulated_device final : public device {
+ public:
+  [[nodiscard]] qpn::device_info const& info() const noexcept override { return info_; }
+  [[nodiscard]] std::string const& name() const noexcept override { return name_; }
+
+  [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
+    if (bytes > total_bytes) throw out_of_memory(what, bytes, total_bytes, total_bytes, name_);
+    void* const memory = ::operator new (bytes, std::align_val_t{256});
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    ::operator delete (memory, std::align_val_t{256});
+  }
+  void clear(byte_lines to, std::size_t width, std::size_t height) override {
+    for (std::size_t i = 0; i < height; ++i) std::memset(line(to, i), 0, width);
+  }
+  void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) override {
+    for (std::size_t i = 0; i < height; ++i) std::memcpy(line(to, i), line(from, i), width);
+  }
+  void upload(void* to, void const* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void download(void* to, byte_lines from, std::size_t width, std::size_t height) override {
+    copy({to, width}, from, width, height);
+  }
+  void wait() override {}
+
+  void launch(kernel_params const& kernel) override {
+    std::visit([this](auto const& params) { run(params); }, kernel);
+  }
+  void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) override {
+    std::visit(
+        [&](auto const& of) {
+          check(qpn::detail::check_workspace(of, workspace));
+          std::memset(workspace.data, 0, qpn::detail::zero_bytes_of(of, workspace));
+        },
+        plan);
+  }
+  void gemm(linear_plan const& plan, qpn::gemm_args const& args,
+            qpn::workspace_view workspace) override {
+    std::visit(
+        [&](auto const& of) {
+          check(qpn::detail::check_gemm(of, args, workspace));
+          auto const call = qpn::test::emulate_gemm(of, args, workspace);
+          require_clean(call.report);
+          if (args.census != nullptr) args.census->count(qpn::route(of, args.m));
+        },
+        plan);
+  }
+  void prepack(qpn::packed_layout const& layout, qpn::weight_part const& rows,
+               std::int64_t first_row, std::byte* out, qpn::prepack_report* report) override {
+    qpn::status const unknown{qpn::status_code::unsupported_format, 0, "prepack: unknown format"};
+    check(qpn::visit_format<qpn::status>(layout.format, unknown, [&](auto format) -> qpn::status {
+      using format_type = decltype(format);
+      qpn::detail::prepack_params const params{layout, rows, first_row, out, report};
+      qpn::status const checked = qpn::detail::check_prepack<format_type>(params);
+      if (!checked.ok()) return checked;
+      qpn::test::run_serially(qpn::detail::units_of_rows<format_type>(layout, first_row, rows.n),
+                              qpn::detail::prepack_threads, false, nullptr, [&](auto& lane) {
+                                qpn::detail::prepack_program<format_type>(lane, params);
+                              });
+      return {};
+    }));
+  }
+
+ private:
+  static constexpr std::size_t total_bytes = std::size_t{1} << 30;
+
+  static std::byte* line(byte_lines const& lines, std::size_t i) {
+    return static_cast<std::byte*>(lines.data) + i * lines.pitch;
+  }
+  static void check(qpn::status const& outcome) {
+    if (!outcome.ok()) throw error(error_kind::internal, outcome.what);
+  }
+  static void require_clean(qpn::test::emulation_report const& report) {
+    if (!report.ok()) throw error(error_kind::internal, "emulation: " + report.text());
+  }
+
+  template <class Params>
+  void run(Params const& params) {
+    if (params.blocks() == 0) return;
+    qpn::test::emulation_options options;
+    options.blocks = static_cast<int>(params.blocks());
+    options.threads = Params::threads;
+    options.shared_bytes = Params::shared_bytes;
+    options.seed = ++launches_;
+    options.order = qpn::test::cta_order::shuffled;
+    require_clean(qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
+      backend_lane own(lane);
+      run_program(own, params);
+    }));
+  }
+
+  static qpn::device_info small_volta() {
+    qpn::device_info info = qpn::test::volta_v100();
+    info.sm_count = 3;
+    return info;
+  }
+
+  qpn::device_info const info_ = small_volta();
+  std::string const name_ = "emulated sm_70, 3 multiprocessors";
+  std::uint64_t launches_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<device> open_test_device() {
+  return std::make_unique<emulated_device>();
+}
+
+bool test_device_is_emulated() {
+  return true;
+}
+
+}  // namespace qwen38::test

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiny model on the CUDA backend: against the goldens that the CPU is held to, and to its own
+// bits.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "engine/engine.hpp"
+#include "test/engine/engine_fixture.hpp"
+#include "test/ops/cuda/gpu_model.hpp"
+
+namespace qwen38::test {
+namespace {
+
+constexpr char const* tiny = "../model/golden/tiny";
+std::unique_ptr<model::qwen38_model> open_tiny(int lanes = 1) {
+  return open_on_gpu(tiny, {.valid_ids = tiny_valid_ids, .lanes = lanes, .max_context = 512});
+}
+
+TEST(cuda_model, every_layer_and_the_logits_agree_with_the_oracle) {
+  golden const wanted(tiny);
+  auto const lm = open_tiny();
+  for (golden::prompt const& prompt : wanted.prompts()) {
+    std::map<std::int64_t, std::vector<float>> layers;
+    lm->set_tap([&](std::int64_t layer, std::span<float const> rows) {
+      layers[layer].insert(layers[layer].end(), rows.begin(), rows.end());
+    });
+    auto const logits = all_logits(*lm, 0, prompt.ids);
+    lm->set_tap({});
+    for (std::int64_t layer = 0; layer < 4; ++layer) {
+      auto const& rows = wanted.array(prompt.name + ".hidden." + std::to_string(layer));
+      EXPECT_LT(worst_row(layers[layer], rows, 64), gpu_tolerance)
+          << prompt.name << " layer " << layer;
+    }
+    EXPECT_LT(worst_row(layers[4], wanted.array(prompt.name + ".final"), 64), gpu_tolerance)
+        << prompt.name;
+    double const error = worst_row(logits, wanted.array(prompt.name + ".logits"), 512);
+    EXPECT_LT(error, gpu_tolerance) << prompt.name;
+    RecordProperty(prompt.name + "_logits", std::to_string(error));
+  }
+}
+
+TEST(cuda_model, chained_drafts_agree_with_the_oracle) {
+  golden const wanted(tiny);
+  auto const lm = open_tiny();
+  for (golden::prompt const& prompt : wanted.prompts()) {
+    if (test_device_is_emulated() && prompt.name != "short") continue;  // half a minute each
+    all_logits(*lm, 0, prompt.ids);
+    std::vector<std::int32_t> next(prompt.ids.begin() + 1, prompt.ids.end());
+    next.push_back(prompt.fields.at("next_id").get<std::int32_t>());
+    auto const drafts = prompt.fields.at("drafts").get<std::vector<std::int32_t>>();
+    std::int32_t draft = -1;
+    model::draft_rows rows{0, 0, next, true, true};
+    lm->draft({&rows, 1}, {&draft, 1});
+    EXPECT_EQ(draft, drafts[0]) << prompt.name;
+    auto const hidden = std::span(wanted.array(prompt.name + ".mtp.hidden")).last(64);
+    EXPECT_LT(relative_error(lm->draft_hidden(0), hidden), gpu_tolerance) << prompt.name;
+    for (std::size_t depth = 1; depth < drafts.size(); ++depth) {
+      std::int32_t const last = drafts[depth - 1];
+      rows = {0, static_cast<std::int64_t>(prompt.ids.size() + depth - 1), {&last, 1}, false, true};
+      lm->draft({&rows, 1}, {&draft, 1});
+      EXPECT_EQ(draft, drafts[depth]) << prompt.name << " depth " << depth + 1;
+    }
+  }
+}
+
+TEST(cuda_model, logits_are_the_same_bits_however_the_tokens_are_cut) {
+  auto const lm = open_tiny();
+  auto const ids = some_ids(67, 7);
+  auto const whole = all_logits(*lm, 0, ids);
+  EXPECT_TRUE(same_bits(whole, all_logits(*lm, 0, ids, {1, 64})));
+}
+
+TEST(cuda_model, what_else_is_in_the_pass_changes_no_bit) {
+  auto const lm = open_tiny(3);
+  auto const a = some_ids(24, 8);
+  auto const b = some_ids(9, 9);
+  auto const wanted = all_logits(*lm, 0, a);
+  for (int lane : test_device_is_emulated() ? std::vector{2} : std::vector{2, 1}) {
+    lm->begin(0, lane_pages(*lm, 0));
+    lm->begin(lane, lane_pages(*lm, lane));
+    std::vector<model::sequence_rows> batch = {{0, 0, std::span(b), false, 0},
+                                               {lane, 0, std::span(a).first(16), false, 0}};
+    auto logits = lm->forward(batch);
+    EXPECT_TRUE(same_bits(logits.subspan(9 * 512), std::span(wanted).first(16 * 512)));
+    batch = {{lane, 16, std::span(a).subspan(16, 8), true, 0}};
+    logits = lm->forward(batch);
+    EXPECT_TRUE(same_bits(logits, std::span(wanted).subspan(16 * 512))) << "lane " << lane;
+    lm->keep(lane, 5);
+    batch = {{lane, 21, std::span(a).subspan(21, 3), false, 0}};
+    logits = lm->forward(batch);
+    EXPECT_TRUE(same_bits(logits, std::span(wanted).subspan(21 * 512))) << "lane " << lane;
+  }
+}
+
+TEST(cuda_model, every_product_has_a_route) {
+  auto const lm = open_tiny();
+  all_logits(*lm, 0, some_ids(3, 1));
+  std::uint64_t launches = 0;
+  for (ops::route_count const& one : lm->routes()) launches += one.launches;
+  // 3 GDN layers of 5 products, one attention layer of 5, the head.
+  EXPECT_EQ(launches, 3U * 5 + 5 + 1);
+}
+
+// Drafts, batches and cached beginnings change no answer. An emulated pass takes most of a second,
+// so there are few.
+TEST(cuda_engine, answers_are_the_same_at_every_depth_cold_and_warm) {
+  bool const is_slow = test_device_is_emulated();
+  std::int64_t const tokens = is_slow ? 4 : 30;
+  std::size_t const count = is_slow ? 1 : 6;
+  std::vector<engine::answer> solo;
+  for (int k : is_slow ? std::vector{0, 3} : std::vector{0, 1, 3, 7, 15}) {
+    auto const lm = open_on_gpu(tiny, {byte_vocab_size, 3, 512, /*kv_pages=*/48, /*snapshots=*/6});
+    engine::engine driven(*lm, engine::byte_tokenizer());
+    std::vector<std::shared_ptr<engine::recorder>> sinks;
+    for (int round = 0; round < 2; ++round) {
+      for (std::size_t i = 0; i < count; ++i) {
+        sinks.push_back(std::make_shared<engine::recorder>());
+        auto const seed = static_cast<std::uint32_t>(i);
+        driven.submit(engine::greedy_request(i % 2 == 0 ? 66 + i : 5, tokens, k, seed),
+                      sinks.back());
+      }
+      engine::run_to_end(driven);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (k == 0) solo.push_back(sinks[i]->get());
+      EXPECT_EQ(sinks[i]->get(), solo[i]) << "k " << k << ", request " << i;
+      EXPECT_EQ(sinks[i + count]->get(), solo[i]) << "k " << k << ", request " << i << ", again";
+    }
+    EXPECT_EQ(sinks[count]->outcome->usage.cached_tokens, 64) << "k " << k;
+  }
+}
+
+}  // namespace
+}  // namespace qwen38::test
