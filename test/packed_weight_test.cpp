@@ -376,26 +376,20 @@ TEST(packed_weight, a_gpu_layout_can_be_chosen_where_the_device_runs_it) {
   EXPECT_EQ(qpn::layout_for(v100), qpn::layout_id::sm70_quadpair);
 }
 
-TEST(packed_weight, ctas_of_an_mma16_weight_are_those_of_some_device) {
-  auto const ctas = [](std::int64_t n, std::int64_t k) {
-    return make_for(h200, format_id::fp8, scale_mode::tensor, n, k).ctas;
-  };
-  EXPECT_EQ(ctas(34816, 5120), 132);
-  EXPECT_EQ(ctas(5120, 6144), 120);  // 3 CTAs for each of 40 blocks
-  EXPECT_EQ(ctas(4096, 5120), 128);
-  EXPECT_EQ(ctas(8704, 5120), 132);  // 68 blocks: one CTA each would leave half of them idle
-  EXPECT_EQ(ctas(64, 32 * 17), 3);
-  for (std::int64_t n : {64, 200, 1280, 5120, 8704, 34816}) {
-    for (int sm_count : {1, 2, 5, 40, 108, 132, 144, 1024}) {
+TEST(packed_weight, an_mma16_weight_keeps_its_count_of_slices) {
+  for (std::int64_t n : {64, 200, 1280, 5120, 34816}) {
+    for (int sm_count : {1, 40, 132, 1024}) {
       device_info device = h200;
       device.sm_count = sm_count;
       packed_layout layout = make_for(device, format_id::fp8, scale_mode::tensor, n, 1536);
+      EXPECT_EQ(layout.ctas, qpn::detail::choose_slices(layout.padded_n / 32, 12, sm_count));
       EXPECT_TRUE(qpn::is_valid(layout)) << n << " on " << sm_count << ": " << layout.ctas;
-      EXPECT_LE(layout.ctas, sm_count);
-      layout.ctas = 2000;
-      EXPECT_FALSE(qpn::is_valid(layout));
-      layout.ctas = 0;
-      EXPECT_FALSE(qpn::is_valid(layout));
+      layout.ctas = 7;
+      EXPECT_TRUE(qpn::is_valid(layout));
+      for (std::int32_t slices : {0, 9, 2000, -1}) {
+        layout.ctas = slices;
+        EXPECT_FALSE(qpn::is_valid(layout)) << slices;
+      }
     }
   }
 }

@@ -19,8 +19,8 @@ enum class gemm_arch : std::uint8_t { sm70, sm80, sm90 };
 enum class gemm_operand : std::uint8_t { nvfp4, fp8, f16, bf16 };
 
 /// How the kernel goes about it: mt* with so many row tiles of 8 rows of x in one pass, on sm70 mt4
-/// in row blocks of 32 rows; wide, a CTA to a tile of y; dense, dequantised panels and a GEMM of the
-/// caller; simt, without matrix instructions.
+/// in row blocks of 32 rows; wide, a CTA to a tile of y; dense, dequantised panels and a GEMM of
+/// the caller; simt, without matrix instructions.
 enum class gemm_method : std::uint8_t { mt1, mt2, mt4, mt8, mt12, wide, dense, simt };
 
 struct gemm_route {

@@ -7,6 +7,7 @@
 
 #include "qpn/detail/mma16_map.hpp"
 #include "qpn/detail/quadpair_map.hpp"
+#include "qpn/detail/slice_split.hpp"
 #include "qpn/detail/work_split.hpp"
 #include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
@@ -56,9 +57,10 @@ enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2, sm80_mm
 /// are those of sm70_quadpair; it also takes block scales:
 ///   scales, block    [padded_n / 32][k / 128, rounded up] fp32
 /// A record has the size of a quadpair one and serves a strip: 16 rows of each of a group's two
-/// tiles. Blocks of 4 strips, the last one of 2 where padded_n is no multiple of 128, run slowest:
-///   records          [blocks][padded_k / record k][4 or 2 strips][record bytes]
-/// detail/mma16_map.hpp says where a record's words are; a unit of work is a block at a step.
+/// tiles:
+///   records          [padded_n / 32 strips][padded_k / record k][record bytes]
+/// detail/mma16_map.hpp says where a record's words are. Here `ctas` is the number of slices of k
+/// that the warps of one CTA share, detail/slice_split.hpp: it fixes the order of summation.
 struct packed_layout {
   layout_id id = layout_id::cpu_tile32;
   std::uint16_t version = 1;
@@ -74,7 +76,8 @@ struct packed_layout {
       0;                           ///< bytes; equals scales_offset where there is no such section
   std::int64_t scales_offset = 0;  ///< bytes; equals total_bytes where there are no fp32 scales
   std::int64_t total_bytes = 0;
-  std::int32_t ctas = 0;  ///< CTAs that share the work, see detail/work_split.hpp; cpu_tile32: 0
+  /// CTAs that share the work, see detail/work_split.hpp; sm80_mma16: slices of k; cpu_tile32: 0
+  std::int32_t ctas = 0;
 };
 
 [[nodiscard]] constexpr bool operator==(packed_layout const& a, packed_layout const& b) noexcept {
@@ -167,9 +170,10 @@ template <class Format>
 inline constexpr status size_exceeds_64_bits{status_code::invalid_shape, 0,
                                              "packed layout: size exceeds 64 bits"};
 
-/// Tile groups that one unit of work spans: rows of 64.
-[[nodiscard]] QPN_HD constexpr std::int64_t groups_per_unit(layout_id id) noexcept {
-  return id == layout_id::sm80_mma16 ? mma16_strips_per_block / 2 : 1;
+/// Batches of records of a strip of layout sm80_mma16.
+template <class Format>
+[[nodiscard]] constexpr std::int64_t batches_of(packed_layout const& layout) noexcept {
+  return (layout.padded_k - 1) / mma16_record<Format>::batch_k + 1;
 }
 
 /// The padded sizes, the sections and the work split of layout `id`, one for GPUs.
@@ -195,9 +199,9 @@ template <class Format>
   }
   layout.block_scales_offset = end;
   layout.scales_offset = end;
-  std::int64_t const groups = (tiles / 2 - 1) / groups_per_unit(id) + 1;
-  layout.ctas = id == layout_id::sm80_mma16 ? choose_block_ctas(groups, steps, sm_count)
-                                            : choose_ctas(groups * steps, sm_count);
+  layout.ctas = id == layout_id::sm80_mma16
+                    ? choose_slices(tiles, batches_of<Format>(layout), sm_count)
+                    : choose_ctas(tiles / 2 * steps, sm_count);
   return append_scales(alignment, layout) ? status{} : size_exceeds_64_bits;
 }
 
@@ -258,6 +262,13 @@ template <class Place>
                      [id, sm_count](auto tag, packed_layout& layout) noexcept -> status {
                        return place_records<decltype(tag)>(id, sm_count, layout);
                      });
+}
+
+/// The same for a layout of any format.
+[[nodiscard]] constexpr std::int64_t visit_batches(packed_layout const& layout) noexcept {
+  return visit_format<std::int64_t>(layout.format, 0, [&](auto tag) noexcept -> std::int64_t {
+    return batches_of<decltype(tag)>(layout);
+  });
 }
 
 }  // namespace detail
@@ -336,11 +347,16 @@ template <class Place>
                                         layout.code_type, sm_count, expected);
       break;
     }
-    case layout_id::sm80_mma16:
-      // With as many multiprocessors as CTAs there are that many: choose_block_ctas.
+    case layout_id::sm80_mma16: {
       made = detail::make_record_layout(layout.id, layout.format, layout.scale, layout.n, layout.k,
-                                        layout.code_type, layout.ctas, expected);
+                                        layout.code_type, 1, expected);
+      // Kernels take any split; which one a device's layouts have is no concern of a reader.
+      std::int64_t const batches = detail::visit_batches(expected);
+      bool const possible =
+          layout.ctas >= 1 && layout.ctas <= detail::max_slices && layout.ctas <= batches;
+      if (possible) expected.ctas = layout.ctas;
       break;
+    }
   }
   return made.ok() && layout == expected;
 }

@@ -70,18 +70,21 @@ TEST(mma16_map, words_and_scales_cover_every_byte_of_a_record_once) {
   EXPECT_EQ(mma16_record<nvfp4>::scale_offset(1, 11, 1), 1024 + 4 * 13 + 2 + 1);
 }
 
-TEST(mma16_map, records_of_a_block_lie_side_by_side_and_the_last_block_may_be_half) {
+TEST(mma16_map, records_of_a_strip_lie_side_by_side) {
   packed_layout layout;
   ASSERT_TRUE(make_packed_layout(format_id::nvfp4, scale_mode::tensor, 192, 160, dtype::f16,
                                  hopper_h200(), layout)
                   .ok());
   std::int64_t const size = 1152;
   EXPECT_EQ(record_offset<nvfp4>(layout, 0, 0), 0);
-  EXPECT_EQ(record_offset<nvfp4>(layout, 80, 0), 3 * size);
-  EXPECT_EQ(record_offset<nvfp4>(layout, 16, 2), (2 * 4 + 1) * size);
-  EXPECT_EQ(record_offset<nvfp4>(layout, 128, 0), 3 * 4 * size);
-  EXPECT_EQ(record_offset<nvfp4>(layout, 150, 2), (3 * 4 + 2 * 2 + 1) * size);
+  EXPECT_EQ(record_offset<nvfp4>(layout, 32, 2), 2 * size);
+  EXPECT_EQ(record_offset<nvfp4>(layout, 16, 0), 3 * size);
+  EXPECT_EQ(record_offset<nvfp4>(layout, 80, 1), (3 * 3 + 1) * size);
+  EXPECT_EQ(record_offset<nvfp4>(layout, 191, 2), (5 * 3 + 2) * size);
   EXPECT_EQ(layout.scales_offset, 6 * 3 * size);
+  EXPECT_EQ(mma16_record<nvfp4>::batch_k, 128);
+  EXPECT_EQ(mma16_record<fp8>::batch_k, 128);
+  EXPECT_EQ(mma16_record<dense16>::batch_k, 64);
 }
 
 /// A part as unpack returns it.

@@ -150,24 +150,3 @@ TEST(work_split, tp4_shapes_of_the_target_model_are_balanced_on_a_v100) {
     EXPECT_TRUE(split.halves_alike()) << each.name << ": two teams share what they stage of x";
   }
 }
-
-TEST(unit_runs, is_the_split_in_small_numbers) {
-  for (std::int64_t groups : {1, 3, 40, 272, 1940}) {
-    for (std::int64_t steps : {1, 7, 48, 272}) {
-      for (std::int32_t ctas : {1, 2, 13, 132, 1024}) {
-        if (ctas > groups * steps) continue;
-        work_split const split{groups, steps, ctas};
-        qpn::detail::unit_runs const runs = qpn::detail::unit_runs::of(split);
-        for (std::int32_t c = 0; c <= ctas; ++c) ASSERT_EQ(runs.first_unit(c), split.first_unit(c));
-        for (std::int64_t group = 0; group < groups; group += 1 + groups / 50) {
-          auto const first = split.first_cta(group);
-          auto const last = first + split.cta_count(group) - 1;
-          for (std::int32_t c : {first, last}) {
-            ASSERT_EQ(runs.first_cta(static_cast<int>(group), c), first);
-            ASSERT_EQ(runs.last_cta(static_cast<int>(group), c), last);
-          }
-        }
-      }
-    }
-  }
-}

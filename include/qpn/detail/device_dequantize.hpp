@@ -70,10 +70,6 @@ QPN_HD constexpr void decode_word(dense16, packed_layout const& layout, std::uin
   return value > f16_max ? f16_max : value < -f16_max ? -f16_max : value;
 }
 
-struct alignas(8) word2 {
-  std::uint32_t w[2];
-};
-
 /// Stores words at a multiple of 4 * Words bytes, or of 16 if that is less.
 template <int Words, class Lane>
 QPN_HD void store_words(Lane& lane, std::byte* at, std::uint32_t const (&words)[Words]) noexcept {

@@ -26,6 +26,8 @@
 //   widen_low(pair), widen_high(pair)                     a half of a half2 in fp32
 //   fma(a, b, c)                                          a b + c, rounded once
 //   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register
+//   allow_next()            lets the stream's next kernel start, if it was launched to overlap
+//   wait_previous()         until the stream's kernels before have ended; sm_90 and newer
 //
 // sync_warp, shuffle_xor, any and mma_m8n8k4 want all lanes of the warp, sync_pair those of two
 // warps, sync_block the whole CTA.
@@ -35,6 +37,9 @@ namespace qpn::detail {
 /// What one lane loads or stores at once.
 struct alignas(16) word4 {
   std::uint32_t w[4];
+};
+struct alignas(8) word2 {
+  std::uint32_t w[2];
 };
 
 struct alignas(8) float2_pair {

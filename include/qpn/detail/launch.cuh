@@ -21,31 +21,23 @@ template <class Params>
                           static_cast<std::size_t>(shared_bytes), stream);
 }
 
-/// The same with more shared memory than a kernel has by default, and, if `overlap`, as soon as the
-/// stream's last kernel allows it.
+/// The same as soon as the stream's last kernel allows it, which the new one must wait for.
 template <class Params>
-[[nodiscard]] static cudaError_t launch_large(void (*kernel)(Params), unsigned blocks, int threads,
-                                              int shared_bytes, bool overlap, cudaStream_t stream,
-                                              Params params) noexcept {
-  auto const* const function = reinterpret_cast<void const*>(kernel);
-  cudaError_t const allowed =
-      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (allowed != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
-    return allowed;
-  }
+[[nodiscard]] static cudaError_t launch_overlapping(void (*kernel)(Params), dim3 grid, int threads,
+                                                    int shared_bytes, cudaStream_t stream,
+                                                    Params params) noexcept {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
+  config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
+  config.numAttrs = 1;
   void* arguments[] = {&params};
-  return cudaLaunchKernelExC(&config, function, arguments);
+  return cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
 }
 
 /// The status of a launch whose error is `error`.

@@ -42,15 +42,13 @@ namespace qpn::detail {
   return 32 * half + 16 * static_cast<int>(strip % 2) + row;
 }
 
-/// Strips that lie side by side and are multiplied by one CTA: 128 weight rows.
-inline constexpr int mma16_strips_per_block = 4;
-
 /// A record of layout sm80_mma16: what one warp reads for one strip and one step of k. It has the
 /// size and the sections of a quadpair_record; a half is one operand A.
 ///   codes   [2 halves][32 lanes][4 words]; word j of a lane: row g + 8 * (j % 2) of the half,
 ///           k t * record k / 4 + j / 2 * codes_per_word; word: detail/quadpair_codes.hpp
 ///   scales  [32 lanes][2 halves][2 rows g and g + 8], formats with block scales only: of the
 ///           16 k that are lane t's
+/// A batch is as many records of a strip as a warp loads at once: 128 k, of dense16 64.
 template <class Format>
 struct mma16_record {
   using shape = quadpair_record<Format>;
@@ -60,6 +58,8 @@ struct mma16_record {
   static constexpr int half_bytes = shape::half_bytes;
   static constexpr int scales_offset = shape::scales_offset;
   static constexpr int bytes = shape::bytes;
+  static constexpr int batch = Format::code_bits == 4 ? 2 : 4;  ///< records
+  static constexpr int batch_k = batch * k;
 
   static_assert(words == 8, "a quarter of a record's k are two words of a row");
 

@@ -73,11 +73,7 @@ template <class Format>
   std::int64_t const steps = layout.padded_k / record::k;
   std::int64_t index = 0;
   if (layout.id == layout_id::sm80_mma16) {
-    std::int64_t const strip = mma16_strip(row);
-    std::int64_t const first = strip / mma16_strips_per_block * mma16_strips_per_block;
-    std::int64_t const left = layout.padded_n / tile_n - first;
-    std::int64_t const width = left < mma16_strips_per_block ? left : mma16_strips_per_block;
-    index = first * steps + step * width + (strip - first);
+    index = mma16_strip(row) * steps + step;
   } else {
     std::int64_t const tile = row / tile_n;
     index = (tile / 2 * steps + step) * 2 + tile % 2;
@@ -112,12 +108,11 @@ template <class Format>
   return record_offset<nvfp4>(layout, row, group / record::scales_per_lane) + within;
 }
 
-/// How the CTAs share a weight.
+/// How the CTAs share a weight of layout sm70_quadpair.
 template <class Format>
 [[nodiscard]] constexpr work_split split_of(packed_layout const& layout) noexcept {
-  std::int64_t const groups = layout.padded_n / (2 * tile_n);
-  return {(groups - 1) / groups_per_unit(layout.id) + 1,
-          layout.padded_k / quadpair_record<Format>::k, layout.ctas};
+  return {layout.padded_n / (2 * tile_n), layout.padded_k / quadpair_record<Format>::k,
+          layout.ctas};
 }
 
 }  // namespace qpn::detail

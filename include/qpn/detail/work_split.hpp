@@ -57,37 +57,8 @@ struct work_split {
   }
 };
 
-/// The same split in 32 bits and without wide divisions, for kernels: units and ctas^2 fit int.
-struct unit_runs {
-  int steps = 1;
-  int ctas = 1;
-  int quotient = 0;   ///< units / ctas
-  int remainder = 0;  ///< units % ctas
-
-  [[nodiscard]] static constexpr unit_runs of(work_split const& split) noexcept {
-    return {static_cast<int>(split.steps), split.ctas, static_cast<int>(split.units() / split.ctas),
-            static_cast<int>(split.units() % split.ctas)};
-  }
-
-  [[nodiscard]] QPN_HD constexpr int first_unit(int c) const noexcept {
-    return c * quotient + c * remainder / ctas;
-  }
-  /// The first and the last CTA of a tile group, from one that takes units of it: few are between.
-  [[nodiscard]] QPN_HD constexpr int first_cta(int group, int c) const noexcept {
-    while (first_unit(c) > group * steps) --c;
-    return c;
-  }
-  [[nodiscard]] QPN_HD constexpr int last_cta(int group, int c) const noexcept {
-    while (first_unit(c + 1) < (group + 1) * steps) ++c;
-    return c;
-  }
-};
-
 /// Units below which another CTA is not worth its reduction: two steps for each of its 8 warps.
 inline constexpr std::int64_t min_units_per_cta = 16;
-
-/// The same for layout sm80_mma16: two steps for each of its 4 chains.
-inline constexpr std::int64_t min_steps_per_block_cta = 8;
 
 /// CTAs of 256 threads that the kernels keep resident on one multiprocessor.
 inline constexpr std::int32_t ctas_per_sm = 2;
@@ -102,17 +73,6 @@ inline constexpr std::int32_t max_sm_count = 1024;
   std::int64_t const worth = (units - 1) / min_units_per_cta + 1;
   std::int64_t const slots = std::int64_t{ctas_per_sm} * sm_count;
   return static_cast<std::int32_t>(worth < slots ? worth : slots);
-}
-
-/// CTAs of layout sm80_mma16, one of which fills a multiprocessor: for fewer blocks than there are
-/// multiprocessors as many CTAs to each block as all can have, where that leaves few idle: no CTA
-/// then has parts of two blocks. With sm_count = ctas the answer is ctas again.
-[[nodiscard]] constexpr std::int32_t choose_block_ctas(std::int64_t blocks, std::int64_t steps,
-                                                       std::int32_t sm_count) noexcept {
-  std::int64_t const worth = (blocks * steps - 1) / min_steps_per_block_cta + 1;
-  if (worth <= sm_count) return static_cast<std::int32_t>(worth);
-  std::int64_t const even = blocks < sm_count ? sm_count / blocks * blocks : 0;
-  return static_cast<std::int32_t>(even * 5 >= std::int64_t{4} * sm_count ? even : sm_count);
 }
 
 }  // namespace qpn::detail

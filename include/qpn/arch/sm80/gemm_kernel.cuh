@@ -8,15 +8,16 @@
 
 namespace qpn::detail::sm80 {
 
-/// One CTA fills a multiprocessor.
 template <class Operand, int RowTiles>
-QPN_KERNEL __launch_bounds__(threads_per_cta, 1) void gemm_kernel(gemm_params const params) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+QPN_KERNEL __maxnreg__((gemm_policy<Operand, RowTiles>::registers)) void gemm_kernel(
+    gemm_params const params) {
+#if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900)
   extern __shared__ __align__(16) unsigned char qpn_shared_sm80[];
-  device_lane lane{qpn_shared_sm80};
-  gemm_program<Operand, RowTiles, ring_layout<Operand, RowTiles, gemm_policy>>(lane, params);
+  device_lane lane;
+  lane.shared_bytes = qpn_shared_sm80;
+  sm80::gemm_program<Operand, RowTiles>(lane, params);
 #else
-  __trap();  // plans choose this kernel for compute capability 8.0 and newer
+  __trap();  // plans choose this kernel for compute capability 8.x
 #endif
 }
 

@@ -1,37 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "qpn/gemm_types.hpp"
+#include <type_traits>
 
-// How deep the rings of arch/sm80/stage_ring.hpp are: what fits a block's shared memory. Sums and
-// their order do not depend on it.
+#include "qpn/detail/slice_split.hpp"
+#include "qpn/format.hpp"
 
 namespace qpn::detail::sm80 {
 
-/// For devices with 163 KB in a block, up to 32 rows also for those with 99 KB.
+/// What a kernel takes of a multiprocessor: so little that many warps are resident, whose loads are
+/// on their way together, and so much that nothing spills in a loop. Sums and their order do not
+/// depend on it.
+template <class Operand, int RowTiles>
 struct gemm_policy {
-  static constexpr gemm_arch arch = gemm_arch::sm80;
-  template <int RowTiles>
-  static constexpr int batch = 1;
-  template <int RowTiles>
-  static constexpr int stages = RowTiles == 1 ? 3 : 2;
-  template <int RowTiles>
-  static constexpr int sum_buffers = 1;
+  static constexpr int registers = RowTiles > 1                                      ? 128
+                                   : Operand::block_scales                           ? 112
+                                   : std::is_same_v<typename Operand::format, nvfp4> ? 80
+                                                                                     : 96;
+  /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
+  static constexpr int records =
+      RowTiles == 4 || (RowTiles == 2 && Operand::block_scales) ? 2 : Operand::batch;
+
+  static_assert(registers * 32 * max_slices <= 65536, "a CTA of the most slices must fit");
 };
 
 }  // namespace qpn::detail::sm80
-
-namespace qpn::detail::sm90 {
-
-/// For devices with 227 KB.
-struct gemm_policy {
-  static constexpr gemm_arch arch = gemm_arch::sm90;
-  template <int RowTiles>
-  static constexpr int batch = RowTiles <= 2 ? 2 : 1;
-  template <int RowTiles>
-  static constexpr int stages = RowTiles == 1 || RowTiles == 4 ? 4 : 3;
-  template <int RowTiles>
-  static constexpr int sum_buffers = RowTiles > 1 && RowTiles <= 8 ? 2 : 1;
-};
-
-}  // namespace qpn::detail::sm90

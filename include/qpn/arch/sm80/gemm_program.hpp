@@ -4,327 +4,255 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "qpn/arch/sm80/stage_ring.hpp"
+#include "qpn/arch/sm80/gemm_policy.hpp"
+#include "qpn/arch/sm80/gemm_sums.hpp"
 #include "qpn/arch/sm80/weight_operand.hpp"
 #include "qpn/config.hpp"
-#include "qpn/detail/epilogue.hpp"
 #include "qpn/detail/lane_types.hpp"
 #include "qpn/detail/mma16_map.hpp"
-#include "qpn/detail/split_sum.hpp"
-#include "qpn/detail/work_split.hpp"
 
-// The GEMM of layout sm80_mma16 as a lane program: y[m, n] = x[m, k] w[n, k]^T for up to
-// 8 * RowTiles rows of x in one pass over the weight.
+// The GEMM of layout sm80_mma16 as a lane program: y[m, n] = x[m, k] w[n, k]^T for 8 * RowTiles
+// rows of x, a row block, in one pass over the weight.
 //
-// A CTA of 16 warps walks its run of units (detail/work_split.hpp), block by block: 4 warps side by
-// side on the 128 rows of a block, 4 chains along k. Chain c of a part takes its steps c, c + 4,
-// c + 8... Weights and x come through a ring of stages in shared memory (stage_ring.hpp) that runs
-// ahead of the sums and across the borders of blocks. The chains' sums are added in order, then,
-// where several CTAs share a block, those of the CTAs (detail/split_sum.hpp). No order depends on
-// m, on timing or on the other rows.
+// The warps of a CTA share the k of a strip of 32 weight rows (detail/slice_split.hpp). Each one
+// reads its records straight into registers, a batch while the one before is multiplied, and x
+// through L1: no barrier and no shared memory before the sums of the slices are added, in their
+// order. No order depends on m, on timing or on the other rows.
 
 namespace qpn::detail::sm80 {
 
-/// acc += operand A of one half and fragment times the fragment of x at byte `x` of shared memory.
-template <class Operand, class Lane>
-QPN_HD void multiply_fragment(Lane& lane, std::uint32_t const (&a)[Operand::steps][4],
-                              x_fragment<Operand::steps> const& b, float scale,
-                              float (&acc)[4]) noexcept {
-  if constexpr (Operand::block_scales) {
-    float part[4] = {};
+/// The rows of x that a lane loads: one of each row tile. Rows beyond m are row m - 1 again; their
+/// sums are never stored.
+template <class Operand, int RowTiles>
+struct x_rows {
+  using words = typename Operand::x_words;
+
+  std::uint16_t const* row[RowTiles];
+
+  /// From k on, of the lane's quarter of a record.
+  QPN_HD x_rows(gemm_params const& p, int first_row, int id, std::int64_t k) noexcept {
     QPN_UNROLL
-    for (int s = 0; s < Operand::steps; ++s) {
-      lane.mma_m16n8k16(part, a[s], {b.w[2 * s], b.w[2 * s + 1]});
-    }
-    QPN_UNROLL
-    for (int r = 0; r < 4; ++r) acc[r] = lane.multiply_add(scale, part[r], acc[r]);
-  } else {
-    QPN_UNROLL
-    for (int s = 0; s < Operand::steps; ++s) {
-      lane.mma_m16n8k16(acc, a[s], {b.w[2 * s], b.w[2 * s + 1]});
+    for (int i = 0; i < RowTiles; ++i) {
+      int const wanted = first_row + i * tile_m + id / 4;
+      int const kept = wanted < p.m ? wanted : p.m - 1;
+      row[i] = p.x + kept * p.ldx + k + id % 4 * Operand::lane_k;
     }
   }
-}
 
-/// acc[half][row tile][4] += the record at byte `weights` of shared memory times x at byte `x`.
-template <class Operand, int RowTiles, class Lane>
-QPN_HD void multiply_record(Lane& lane, int weights, int x, int x_row_bytes, int id,
-                            float const (&scale)[2], float (&acc)[2][RowTiles][4]) noexcept {
-  using fragment = x_fragment<Operand::steps>;
-  auto const load_x = [&](int f, int i) {
-    return lane.template shared_load<fragment>(x + i * (tile_m * x_row_bytes) +
-                                               f * Operand::fragment_bytes);
-  };
-  Operand operand;
-  operand.load(lane, weights, id);
-  QPN_UNROLL
-  for (int f = 0; f < Operand::fragments; ++f) {
-    if constexpr (RowTiles > 8) {  // x is loaded twice: there are no registers for both halves
-      QPN_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        std::uint32_t a[Operand::steps][4];
-        operand.fragment(lane, f, h, a);
-        fragment b = load_x(f, 0);
-        QPN_UNROLL
-        for (int i = 0; i < RowTiles; ++i) {
-          fragment const now = b;
-          if (i + 1 < RowTiles) b = load_x(f, i + 1);
-          multiply_fragment<Operand>(lane, a, now, scale[h], acc[h][i]);
-        }
-      }
+  /// Of row tile i, fragment f of the record `records` further on.
+  template <class Lane>
+  [[nodiscard]] QPN_HD words load(Lane& lane, int i, int records, int f) const noexcept {
+    int const at = records * Operand::record_k + f * 4 * Operand::steps;
+    if constexpr (Operand::steps == 2) {
+      return lane.load_words(reinterpret_cast<word4 const*>(row[i] + at));
     } else {
-      std::uint32_t a[2][Operand::steps][4];
+      return lane.load(reinterpret_cast<word2 const*>(row[i] + at));
+    }
+  }
+
+  /// The same element by element, for any alignment; what lies at and beyond `left` of the row is
+  /// not read and counts as 0.
+  template <class Lane>
+  QPN_HD void load_elements(Lane& lane, int f, std::int64_t left,
+                            words (&x)[RowTiles]) const noexcept {
+    QPN_UNROLL
+    for (int i = 0; i < RowTiles; ++i) {
       QPN_UNROLL
-      for (int h = 0; h < 2; ++h) operand.fragment(lane, f, h, a[h]);
-      fragment b = load_x(f, 0);
-      QPN_UNROLL
-      for (int i = 0; i < RowTiles; ++i) {
-        fragment const now = b;
-        if (i + 1 < RowTiles) b = load_x(f, i + 1);
-        QPN_UNROLL
-        for (int h = 0; h < 2; ++h) {
-          multiply_fragment<Operand>(lane, a[h], now, scale[h], acc[h][i]);
-        }
+      for (int j = 0; j < 2 * Operand::steps; ++j) {
+        int const at = f * 4 * Operand::steps + 2 * j;
+        std::uint32_t const low = at < left ? lane.load(row[i] + at) : 0u;
+        std::uint32_t const high = at + 1 < left ? lane.load(row[i] + at + 1) : 0u;
+        x[i].w[j] = low | high << 16;
       }
     }
   }
-}
 
-/// Adds up the chains' sums of row tile i in their order. Thread t gets row t / 64 of the tile,
-/// columns 64 * (t / 32 % 2) + t % 32 and + 32 of the block.
-/// @param buffer  byte of shared memory that no thread reads any more
-template <class Layout, int RowTiles, class Lane>
-[[nodiscard]] QPN_HD float2_pair add_chains(Lane& lane, int thread,
-                                            float const (&acc)[2][RowTiles][4], int i,
-                                            int buffer) noexcept {
-  int const id = thread % warp_lanes;
-  int const strip = thread / warp_lanes % mma16_strips_per_block;
-  int const chain = thread / warp_lanes / mma16_strips_per_block;
-  QPN_UNROLL
-  for (int h = 0; h < 2; ++h) {
+  QPN_HD void advance(int records) noexcept {
     QPN_UNROLL
-    for (int r = 0; r < 4; ++r) {
-      int const column = strip / 2 * group_n + mma16_column(strip, h, mma16_weight_row(id, r));
-      int const row = chain * tile_m + mma16_x_row(id, r);
-      lane.shared_store(buffer + 4 * (row * Layout::sum_row_floats + column), acc[h][i][r]);
-    }
+    for (int i = 0; i < RowTiles; ++i) row[i] += records * Operand::record_k;
   }
-  lane.sync_block();  // the sums of all chains are in shared memory
-  int const row = thread / 64;
-  int const column = thread / 32 % 2 * group_n + id;
-  float2_pair total{};
-  QPN_UNROLL
-  for (int c = 0; c < chains; ++c) {
-    int const at = buffer + 4 * ((c * tile_m + row) * Layout::sum_row_floats + column);
-    float const low = lane.template shared_load<float>(at);
-    float const high = lane.template shared_load<float>(at + 4 * static_cast<int>(tile_n));
-    total = c == 0 ? float2_pair{low, high} : float2_pair{total.low + low, total.high + high};
-  }
-  return total;
-}
+};
 
-/// Sums a CTA's part of a block, and finishes the block where nothing is missing.
-template <class Layout, int RowTiles, class Lane>
-QPN_HD void finish_part(Lane& lane, gemm_params const& p, int block, bool whole,
-                        float const (&acc)[2][RowTiles][4]) noexcept {
-  int const thread = lane.keep(lane.thread());  // or all that follows is kept through the loop
-  int const id = thread % warp_lanes;
-  int const row = thread / 64;
-  int const half_block = thread / 32 % 2;
-  int const group = block * (block_n / group_n) + half_block;
-  std::int64_t const first_column = std::int64_t{group} * group_n + id;
-  column_terms const terms[2] = {load_column_terms(lane, p.epilogue, first_column),
-                                 load_column_terms(lane, p.epilogue, first_column + tile_n)};
-  int const in_plane = row * block_n + half_block * group_n + id;
-  auto const plane = [&](int cta) {
-    return p.planes +
-           std::int64_t{plane_of_part(p.runs, block, cta)} * (RowTiles * tile_m * block_n) +
-           in_plane;
-  };
-  // Many row tiles pass through the plane even where no other CTA adds to them, so that a loop
-  // finishes them: code that runs once is slow to fetch.
-  bool const direct = whole && RowTiles <= 2;
-  float* const mine = plane(lane.block());
+/// acc[half][row tile] += fragment f of the weights times x. `scale`: of the halves' tiles, used
+/// where the operand has block scales.
+/// @param next  next(i) is called when x[i] has been used
+template <class Operand, int RowTiles, class Lane, class Next>
+QPN_HD void multiply_fragment(Lane& lane, Operand const& weights, int f,
+                              typename Operand::x_words (&x)[RowTiles], float const (&scale)[2],
+                              float (&acc)[2][RowTiles][4], Next next) noexcept {
+  std::uint32_t a[2][Operand::steps][4];
+  QPN_UNROLL
+  for (int h = 0; h < 2; ++h) weights.fragment(lane, f, h, a[h]);
   QPN_UNROLL
   for (int i = 0; i < RowTiles; ++i) {
-    // The sums before these have been read. Two buffers take turns, also from part to part.
-    if (Layout::sum_buffers == 1) lane.sync_block();
-    float2_pair const sum = add_chains<Layout, RowTiles>(
-        lane, thread, acc, i, Layout::sums + i % Layout::sum_buffers * Layout::sum_bytes);
-    if (direct) {
-      detail::finish_row(lane, p, group, i * tile_m + row, sum, terms);
-    } else {
-      lane.store(mine + i * tile_m * block_n, sum.low);
-      lane.store(mine + i * tile_m * block_n + tile_n, sum.high);
-    }
-  }
-  if (!direct) {
-    int const first = p.runs.first_cta(block, lane.block());
-    int const count = p.runs.last_cta(block, lane.block()) - first + 1;
-    if (!whole && !detail::draw_last_ticket(lane, Layout::last_flag, p.tickets + block,
-                                            static_cast<std::uint32_t>(count))) {
-      return;
-    }
-    constexpr int tiles_at_once = RowTiles <= 4 && RowTiles > 1 ? 2 : 1;
-    constexpr int planes_at_once = RowTiles <= 8 ? 4 : 2;  // their loads travel together
-    QPN_NO_UNROLL
-    for (int i = 0; i < RowTiles; i += tiles_at_once) {
-      float2_pair sum[tiles_at_once];
-      QPN_NO_UNROLL
-      for (int c = 0; c < count; c += planes_at_once) {
-        float2_pair part[planes_at_once][tiles_at_once];
-        QPN_UNROLL
-        for (int j = 0; j < planes_at_once; ++j) {
-          if (c + j >= count) continue;
-          float const* const from = plane(first + c + j) + i * tile_m * block_n;
-          QPN_UNROLL
-          for (int t = 0; t < tiles_at_once; ++t) {
-            part[j][t] = {lane.load_volatile(from + t * tile_m * block_n),
-                          lane.load_volatile(from + t * tile_m * block_n + tile_n)};
-          }
-        }
-        QPN_UNROLL
-        for (int j = 0; j < planes_at_once; ++j) {
-          if (c + j >= count) continue;
-          QPN_UNROLL
-          for (int t = 0; t < tiles_at_once; ++t) {
-            sum[t] = c + j == 0
-                         ? part[j][t]
-                         : float2_pair{sum[t].low + part[j][t].low, sum[t].high + part[j][t].high};
-          }
-        }
-      }
-      QPN_NO_UNROLL
-      for (int t = 0; t < tiles_at_once; ++t) {
-        detail::finish_row(lane, p, group, (i + t) * tile_m + row, sum[0], terms);
-        QPN_UNROLL
-        for (int j = 0; j + 1 < tiles_at_once; ++j) sum[j] = sum[j + 1];
-      }
-    }
-  }
-  if (p.epilogue.argmax) detail::finish_argmax(lane, p, p.blocks, Layout::last_flag);
-}
-
-/// The fp32 scales of the warp's records of the stage at `unit`: ahead of their use, since they
-/// come from global memory.
-template <class Operand, class Layout, class Lane>
-QPN_HD void load_block_scales(Lane& lane, gemm_params const& p, int unit, int end, int strip,
-                              int chain, float (&scale)[Layout::batch][2]) noexcept {
-  if constexpr (Operand::block_scales) {
-    int const block = unit / p.runs.steps;
-    if (unit >= end || strip >= strips_of_block(p, block)) return;
-    int const tile = block * mma16_strips_per_block + strip / 2 * 2;
+    float part[2][4] = {};
     QPN_UNROLL
-    for (int b = 0; b < Layout::batch; ++b) {
-      int const step = unit - block * p.runs.steps + b * chains + chain;
-      if (step >= p.runs.steps) continue;
-      int const column = step * Operand::record_k / static_cast<int>(scale_block);
-      float const* const from = p.block_scales + std::int64_t{tile} * p.scale_columns + column;
-      scale[b][0] = lane.load(from);
-      scale[b][1] = lane.load(from + p.scale_columns);
+    for (int s = 0; s < Operand::steps; ++s) {
+      QPN_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        lane.mma_m16n8k16(Operand::block_scales ? part[h] : acc[h][i], a[h][s],
+                          {x[i].w[2 * s], x[i].w[2 * s + 1]});
+      }
+    }
+    next(i);
+    if constexpr (Operand::block_scales) {
+      QPN_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        QPN_UNROLL
+        for (int r = 0; r < 4; ++r) acc[h][i][r] = lane.fma(scale[h], part[h][r], acc[h][i][r]);
+      }
     }
   }
 }
 
-/// The kernel: blocks = runs.ctas, threads_per_cta threads, Layout::bytes of shared memory; Layout
-/// is a ring_layout.
-template <class Operand, int RowTiles, class Layout, class Lane>
-QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
-  int const id = lane.thread() % warp_lanes;
-  int const warp = lane.thread() / warp_lanes;
-  int const strip = warp % mma16_strips_per_block;
-  int const chain = warp / mma16_strips_per_block;
-  if (lane.thread() == 0) {
-    QPN_NO_UNROLL
-    for (int s = 0; s < Layout::stages; ++s) {
-      lane.barrier_init(Layout::full(s), warp_lanes + 1);
-      lane.barrier_init(Layout::empty(s), warps_per_cta);
+/// A warp's slice of a strip: its weights, and how far it has come.
+template <class Operand, int RowTiles>
+struct slice_stream {
+  /// Records that are loaded at once: a batch of the layout, or a part of one.
+  static constexpr int records = gemm_policy<Operand, RowTiles>::records;
+  static_assert(Operand::batch % records == 0);
+
+  std::byte const* at;  ///< of the records that are in registers, or come next
+  Operand weights[records];
+  float scale[2] = {1.0f, 1.0f};
+
+  QPN_HD slice_stream(gemm_params const& p, int strip, int record) noexcept
+      : at(p.records + (std::int64_t{strip} * p.steps + record) * Operand::record_bytes) {}
+
+  /// Record j of those that come `turns` times `records` further on.
+  template <class Lane>
+  QPN_HD void load(Lane& lane, int turns, int j, int id) noexcept {
+    weights[j].load(lane, at + (turns * records + j) * Operand::record_bytes, id);
+  }
+
+  /// The block scales of a record's k in both tiles of the strip.
+  template <class Lane>
+  QPN_HD static void load_scales(Lane& lane, gemm_params const& p, int strip, int record,
+                                 float (&to)[2]) noexcept {
+    if constexpr (Operand::block_scales) {
+      int const column = record * Operand::record_k / static_cast<int>(scale_block);
+      float const* const from =
+          p.block_scales + std::int64_t{strip} / 2 * 2 * p.scale_columns + column;
+      to[0] = lane.load(from);
+      to[1] = lane.load(from + p.scale_columns);
     }
-    lane.publish_barriers();
   }
-  clear_missing_rows<RowTiles, Layout>(lane, p);
-  lane.sync_block();  // the barriers are there
+};
 
-  // The weight does not depend on what runs before: its copies begin first.
-  stage_place begin{0, 0, 0};
-  if (warp < Layout::stages)
-    begin = stage_run(p.runs, lane.block(), Layout::stage_steps).place(warp);
-  if (begin.count > 0) fill_weights<Operand, Layout>(lane, p, begin, warp);
-  if (p.overlap_previous) {
-    lane.allow_next();
-    lane.wait_previous();
+/// Multiplies the records that are in registers; unless they are the Last ones, the next ones
+/// travel meanwhile, and their first x. x is that of the first fragment.
+template <bool Last, class Operand, int RowTiles, class Lane>
+QPN_HD void multiply_records(Lane& lane, slice_stream<Operand, RowTiles>& stream,
+                             x_rows<Operand, RowTiles> const& rows, int id,
+                             typename Operand::x_words (&x)[RowTiles],
+                             float (&acc)[2][RowTiles][4]) noexcept {
+  constexpr int records = slice_stream<Operand, RowTiles>::records;
+  QPN_UNROLL
+  for (int j = 0; j < records; ++j) {
+    QPN_UNROLL
+    for (int f = 0; f < Operand::fragments; ++f) {
+      bool const ends_record = f + 1 == Operand::fragments;
+      multiply_fragment<Operand, RowTiles>(
+          lane, stream.weights[j], f, x, stream.scale, acc, [&](int i) {
+            if (Last && ends_record && j + 1 == records) return;
+            x[i] = rows.load(lane, i, ends_record ? j + 1 : j, ends_record ? 0 : f + 1);
+          });
+    }
+    if (!Last) stream.load(lane, 1, j, id);
   }
-  if (begin.count > 0) {
-    fill_x<Operand, Layout>(lane, p, begin, warp);
-    lane.copies_arrive(Layout::full(warp));
-  }
+}
 
-  int const my_x = Layout::x_offset + id / 4 * Layout::x_row_bytes + chain * Operand::record_k * 2 +
-                   id % 4 * (Operand::record_k / 2);
-  float acc[2][RowTiles][4] = {};
-  float scale[Layout::batch][2] = {};
-  ring_cursor ring;
-  int index = 0;  // of the stage in the run
-  int unit = p.runs.first_unit(lane.block());
-  int const end = p.runs.first_unit(lane.block() + 1);
-  load_block_scales<Operand, Layout>(lane, p, unit, end, strip, chain, scale);
-  int block = unit / p.runs.steps;
-  int part_first = unit;
+/// What 16-byte loads of x cannot serve, the end of k or all of it: the records [record, end).
+template <class Operand, int RowTiles, class Lane>
+QPN_HD void multiply_edge(Lane& lane, gemm_params const& p, int strip, int first_row, int record,
+                          int end, float (&acc)[2][RowTiles][4]) noexcept {
+  // Kept, or what follows from it occupies registers through the loop before.
+  int const id = lane.keep(lane.thread()) % warp_lanes;
   QPN_NO_UNROLL
-  while (unit < end) {
-    int const block_end = (block + 1) * p.runs.steps;
-    int const part_end = block_end < end ? block_end : end;
-    int const width = strips_of_block(p, block);
-    // The stage before this one is filled again, by each warp in turn. Where that is in the weight
-    // is known before the wait, if there are registers for it.
-    bool const my_turn = index > 0 && warp == index % warps_per_cta;
-    auto const refill_place = [&]() -> stage_place {
-      return stage_run(p.runs, lane.keep(lane.block()), Layout::stage_steps)
-          .place(index - 1 + Layout::stages);
-    };
-    stage_place refill{0, 0, 0};
-    if (RowTiles <= 4 && my_turn) refill = refill_place();
-    lane.barrier_wait(Layout::full(ring.stage), ring.parity);
-    int const base = ring.stage * Layout::stage_bytes;
-    if (strip < width) {
-      QPN_UNROLL
-      for (int b = 0; b < Layout::batch; ++b) {
-        int const step = b * chains + chain;
-        if (unit + step >= part_end) continue;
-        multiply_record<Operand, RowTiles>(lane,
-                                           base + (step * width + strip) * Operand::record_bytes,
-                                           base + my_x + b * chains * Operand::record_k * 2,
-                                           Layout::x_row_bytes, id, scale[b], acc);
-      }
-    }
-    lane.sync_warp();  // all lanes have read the stage
-    if (id == 0) lane.barrier_arrive(Layout::empty(ring.stage));
-    if (my_turn) {
-      if (RowTiles > 4) refill = refill_place();
-      if (refill.count > 0) {
-        ring_cursor const last = ring.previous(Layout::stages);
-        lane.barrier_wait(Layout::empty(last.stage), last.parity);  // for warps that are late
-        fill_stage<Operand, Layout>(lane, p, refill, last.stage);
-      }
-    }
-    ++index;
-    ring.advance(Layout::stages);
-    unit = unit + Layout::stage_steps < part_end ? unit + Layout::stage_steps : part_end;
-    load_block_scales<Operand, Layout>(lane, p, unit, end, strip, chain, scale);
-    if (unit < part_end) continue;
-    bool const whole = unit - part_first == p.runs.steps;
-    finish_part<Layout, RowTiles>(lane, p, block, whole, acc);
+  for (; record < end; ++record) {
+    slice_stream<Operand, RowTiles> stream(p, strip, record);
+    stream.load_scales(lane, p, strip, record, stream.scale);
+    stream.load(lane, 0, 0, id);
+    std::int64_t const k = std::int64_t{record} * Operand::record_k;
+    x_rows<Operand, RowTiles> const rows(p, first_row, id, k);
     QPN_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      QPN_UNROLL
-      for (int i = 0; i < RowTiles; ++i) {
-        QPN_UNROLL
-        for (int r = 0; r < 4; ++r) acc[h][i][r] = 0.0f;
-      }
+    for (int f = 0; f < Operand::fragments; ++f) {
+      typename Operand::x_words x[RowTiles];
+      rows.load_elements(lane, f, p.k - k - id % 4 * Operand::lane_k, x);
+      multiply_fragment<Operand, RowTiles>(lane, stream.weights[0], f, x, stream.scale, acc,
+                                           [](int) {});
     }
-    part_first = unit;
-    ++block;
   }
+}
+
+/// acc[half][row tile][4] = x w^T over this warp's slice of a strip.
+/// @param begin  called once the first weights are on their way and before anything else is read
+template <class Operand, int RowTiles, class Lane, class Begin>
+QPN_HD void multiply_slice(Lane& lane, gemm_params const& p, int strip, int first_row,
+                           float (&acc)[2][RowTiles][4], Begin begin) noexcept {
+  using stream_type = slice_stream<Operand, RowTiles>;
+  using words = typename Operand::x_words;
+  constexpr int records = stream_type::records;
+  int const id = lane.thread() % warp_lanes;
+  int const slice = lane.thread() / warp_lanes;
+  int record = p.split.first(slice) * Operand::batch;
+  int const slice_end = p.split.first(slice + 1) * Operand::batch;
+  int const end = slice_end < p.steps ? slice_end : p.steps;
+  int const word_end = p.word_batches * Operand::batch;
+  int const last = (word_end < end ? word_end : end) - records;  // of 16-byte loads of x
+
+  stream_type stream(p, strip, record);
+  if (record <= last) {
+    QPN_UNROLL
+    for (int j = 0; j < records; ++j) stream.load(lane, 0, j, id);
+  }
+  begin();
+  x_rows<Operand, RowTiles> rows(p, first_row, id, std::int64_t{record} * Operand::record_k);
+  if (record <= last) {
+    words x[RowTiles];
+    stream.load_scales(lane, p, strip, record, stream.scale);
+    QPN_UNROLL
+    for (int i = 0; i < RowTiles; ++i) x[i] = rows.load(lane, i, 0, 0);
+    QPN_NO_UNROLL
+    for (; record < last; record += records) {
+      float next_scale[2] = {1.0f, 1.0f};
+      stream.load_scales(lane, p, strip, record + records, next_scale);
+      multiply_records<false, Operand, RowTiles>(lane, stream, rows, id, x, acc);
+      stream.at += records * Operand::record_bytes;
+      rows.advance(records);
+      stream.scale[0] = next_scale[0];
+      stream.scale[1] = next_scale[1];
+    }
+    multiply_records<true, Operand, RowTiles>(lane, stream, rows, id, x, acc);
+    record += records;
+  }
+  multiply_edge<Operand, RowTiles>(lane, p, strip, first_row, record, end, acc);
+}
+
+/// The kernel: p.ctas CTAs for each row block of 8 * RowTiles rows, a warp for each slice,
+/// shared_layout::bytes of shared memory. CTA c has the strips c, c + p.ctas, ...
+template <class Operand, int RowTiles, class Lane>
+QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
+  int const first_row = lane.row_block() * RowTiles * tile_m;
+  bool first = true;
+  QPN_NO_UNROLL
+  for (int strip = lane.block(); strip < p.strips; strip += p.ctas) {
+    float acc[2][RowTiles][4] = {};
+    column_factors factors;
+    multiply_slice<Operand, RowTiles>(lane, p, strip, first_row, acc, [&] {
+      if (first && p.overlap_previous) {
+        lane.allow_next();
+        lane.wait_previous();
+      }
+      if constexpr (lists_candidates<RowTiles>) {
+        if (first && p.epilogue.candidates > 1) clear_candidates<RowTiles>(lane, p);
+      }
+      factors = load_strip_factors(lane, p, strip);
+    });
+    finish_strip<RowTiles>(lane, p, strip, first_row, first, factors, acc);
+    first = false;
+  }
+  if (p.epilogue.candidates != 0) finish_candidates<RowTiles>(lane, p, first_row);
 }
 
 }  // namespace qpn::detail::sm80

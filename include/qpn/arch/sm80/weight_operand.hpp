@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "qpn/config.hpp"
 #include "qpn/detail/lane_types.hpp"
@@ -11,9 +12,9 @@
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
 
-// Operand A of m16n8k16 from a record of layout sm80_mma16: what a lane keeps of a record in shared
-// memory, and how it becomes fp16 pairs. A fragment is as much k as one load of x covers: one or
-// two instructions for each half of the record.
+// Operand A of m16n8k16 from a record of layout sm80_mma16: a lane's registers as loaded, and how
+// they become fp16 pairs. A fragment is as much k as one load of x covers: one or two instructions
+// for each half of the record.
 
 namespace qpn::detail::sm80 {
 
@@ -27,24 +28,25 @@ struct operand_shape {
   using record = mma16_record<Format>;
   static constexpr int record_k = record::k;
   static constexpr int record_bytes = record::bytes;
+  static constexpr int batch = record::batch;
   static constexpr int fragments = Fragments;
   static constexpr int steps = Steps;
-  static constexpr int fragment_bytes = 8 * Steps;  ///< of x, of one row and lane
-  /// Bytes behind a row of x in shared memory, which must be the row of 8 lanes: the lanes that
-  /// load at once then touch every bank once.
-  static constexpr int x_padding = record_k / 4 * 2 == 32 ? 16 : record_k / 4 * 8;
+  /// Operand B of the steps of a fragment: 4 * Steps consecutive k of one row of x.
+  using x_words = std::conditional_t<Steps == 2, word4, word2>;
+  static constexpr int lane_k = Fragments * Steps * 4;  ///< of a record
   static constexpr bool block_scales = false;
 
-  static_assert(16 * Fragments * Steps == record_k);
+  static_assert(4 * lane_k == record_k);
 
   word4 half[2];
 
-  /// `at` is the record's first byte in shared memory, `id` the lane.
+  /// `at` is the record, `id` the lane.
   template <class Lane>
-  QPN_HD void load(Lane& lane, int at, int id) noexcept {
+  QPN_HD void load(Lane& lane, std::byte const* at, int id) noexcept {
     QPN_UNROLL
     for (int h = 0; h < 2; ++h) {
-      half[h] = lane.template shared_load<word4>(at + h * record::half_bytes + 16 * id);
+      half[h] =
+          lane.load_stream(reinterpret_cast<word4 const*>(at + h * record::half_bytes + 16 * id));
     }
   }
 };
@@ -54,18 +56,20 @@ template <>
 struct weight_operand<nvfp4, dtype::e2m1> : operand_shape<nvfp4, 2, 2> {
   static constexpr int half_exponent = e2m1_half_exponent + scale_half_exponent;
 
-  std::uint32_t scales[2];
+  std::uint32_t scale_bytes;
 
   template <class Lane>
-  QPN_HD void load(Lane& lane, int at, int id) noexcept {
+  QPN_HD void load(Lane& lane, std::byte const* at, int id) noexcept {
     operand_shape::load(lane, at, id);
-    decode_scales(lane.template shared_load<std::uint32_t>(at + record::scales_offset + 4 * id),
-                  scales);
+    scale_bytes = lane.load_stream(
+        reinterpret_cast<std::uint32_t const*>(at + record::scales_offset + 4 * id));
   }
 
   /// a[step]: operand A of half h.
   template <class Lane>
   QPN_HD void fragment(Lane& lane, int f, int h, std::uint32_t (&a)[steps][4]) const noexcept {
+    std::uint32_t scales[2];
+    decode_scales(scale_bytes, scales);
     QPN_UNROLL
     for (int r = 0; r < 2; ++r) {
       std::uint32_t pairs[4];
@@ -80,8 +84,8 @@ struct weight_operand<nvfp4, dtype::e2m1> : operand_shape<nvfp4, 2, 2> {
   }
 };
 
-/// half2 = e4m3 * 2^-8. With BlockScales the sums of each record are multiplied by the fp32 scales
-/// of its two tiles.
+/// half2 = e4m3 * 2^-8. With BlockScales the sums of each fragment are multiplied by the fp32
+/// scales of its two tiles.
 template <bool BlockScales>
 struct weight_operand<fp8, dtype::e4m3, BlockScales> : operand_shape<fp8, 1, 2> {
   static constexpr int half_exponent = e4m3_half_exponent;

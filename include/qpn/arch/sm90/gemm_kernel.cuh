@@ -8,15 +8,14 @@
 
 namespace qpn::detail::sm90 {
 
-/// One CTA fills a multiprocessor.
 template <class Operand, int RowTiles>
-QPN_KERNEL __launch_bounds__(sm80::threads_per_cta,
-                             1) void gemm_kernel(sm80::gemm_params const params) {
+QPN_KERNEL __maxnreg__((sm80::gemm_policy<Operand, RowTiles>::registers)) void gemm_kernel(
+    sm80::gemm_params const params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) unsigned char qpn_shared_sm90[];
-  device_lane lane{qpn_shared_sm90};
-  sm80::gemm_program<Operand, RowTiles, sm80::ring_layout<Operand, RowTiles, gemm_policy>>(lane,
-                                                                                           params);
+  extern __shared__ __align__(16) unsigned char qpn_shared_sm90[];
+  device_lane lane;
+  lane.shared_bytes = qpn_shared_sm90;
+  sm80::gemm_program<Operand, RowTiles>(lane, params);
 #else
   __trap();  // plans choose this kernel for compute capability 9.0 and newer
 #endif
