@@ -224,6 +224,73 @@ TEST(gemm_plan, is_emulated_where_the_instruction_is) {
   }
 }
 
+packed_layout mma16_layout(std::int64_t n = 192, std::int64_t k = 512) {
+  packed_layout layout;
+  status const made = make_packed_layout(format_id::nvfp4, scale_mode::tensor, n, k, dtype::f16,
+                                         hopper_h200(), layout);
+  EXPECT_TRUE(made.ok()) << made.what;
+  return layout;
+}
+
+TEST(gemm_plan, of_an_mma16_layout_runs_the_kernels_of_its_device) {
+  packed_layout const layout = mma16_layout();
+  device_info device = hopper_h200();
+  gemm_plan<nvfp4> plan;
+  ASSERT_TRUE(make_gemm_plan(layout, {}, device, plan).ok());
+  EXPECT_STREQ(route_name(route(plan, 8)), "sm90/nvfp4/mt1");
+  EXPECT_STREQ(route_name(route(plan, 9)), "sm90/nvfp4/mt2");
+  EXPECT_STREQ(route_name(route(plan, 96)), "sm90/nvfp4/mt4");
+  EXPECT_FALSE(plan.emulated);
+  device.compute_capability = 86;
+  ASSERT_TRUE(make_gemm_plan(layout, {}, device, plan).ok());
+  EXPECT_STREQ(route_name(route(plan, 1)), "sm80/nvfp4/mt1");
+  device.compute_capability = 75;
+  EXPECT_EQ(make_gemm_plan(layout, {}, device, plan).code, status_code::unsupported_arch);
+}
+
+TEST(gemm_plan, of_an_mma16_layout_refuses_what_it_has_no_kernel_for) {
+  gemm_plan<nvfp4> plan;
+  auto const refuse = [&](packed_layout const& layout, gemm_problem const& problem) {
+    return make_gemm_plan(layout, problem, hopper_h200(), plan).code;
+  };
+  gemm_problem simt;
+  simt.algorithm = gemm_algorithm::simt;
+  simt.max_m = 1;
+  EXPECT_EQ(refuse(mma16_layout(), simt), status_code::invalid_shape);
+  EXPECT_EQ(refuse(mma16_layout(2097089), {}), status_code::invalid_shape);
+  EXPECT_EQ(refuse(mma16_layout(2097088), {}), status_code::ok);
+  gemm_problem many;
+  many.max_m = gemm_max_m + 1;
+  EXPECT_EQ(refuse(mma16_layout(), many), status_code::invalid_shape);
+  many.dense_bytes = dense_panel_bytes(mma16_layout(), many.max_m, 64);
+  many.dense_min_m = 200;
+  EXPECT_EQ(refuse(mma16_layout(), many), status_code::invalid_shape) << "97 to 199 rows";
+  many.dense_min_m = 0;
+  ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
+  EXPECT_TRUE(uses_panels(plan, gemm_max_m + 1));
+  EXPECT_FALSE(uses_panels(plan, gemm_max_m));
+}
+
+TEST(gemm_plan, of_an_mma16_layout_has_lists_for_as_many_ctas_as_it_launches) {
+  gemm_problem problem;
+  gemm_plan<nvfp4> plan;
+  for (std::int64_t n : {64, 62080, 248320}) {
+    packed_layout const layout = mma16_layout(n);
+    problem.candidates = 0;
+    ASSERT_TRUE(make_gemm_plan(layout, problem, hopper_h200(), plan).ok());
+    EXPECT_EQ(detail::mma16_ctas(plan), layout.padded_n / 32);
+    EXPECT_GT(plan.workspace_bytes, 0u);
+    EXPECT_EQ(plan.workspace_bytes, plan.workspace_zero_bytes);
+    problem.candidates = 20;
+    problem.max_m = gemm_candidates_max_m;
+    ASSERT_TRUE(make_gemm_plan(layout, problem, hopper_h200(), plan).ok());
+    std::int64_t const ctas = detail::mma16_ctas(plan);
+    EXPECT_EQ(ctas, n == 64 ? 2 : 8 * 132);
+    EXPECT_EQ(plan.workspace_bytes - plan.workspace_zero_bytes,
+              (static_cast<std::size_t>(ctas * 16 * 20 * 8) + 255) / 256 * 256);
+  }
+}
+
 TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
   for (std::int64_t n : {1, 64, 5120, 62080}) {
     for (std::int64_t max_m : {0, 8, 9, 16, 17, 32, 33, 64, 65, 96}) {

@@ -232,7 +232,6 @@ TEST(packed_weight, ctas_follow_from_the_weight_and_the_device) {
     return make_for(device, format_id::nvfp4, scale_mode::tensor, n, k).ctas;
   };
   EXPECT_EQ(ctas(v100, 8704, 5120), 160);
-  EXPECT_EQ(ctas(qpn::test::hopper_h200(), 8704, 5120), 264);
   EXPECT_EQ(ctas(v100, 64, 15 * 64), 1);
   EXPECT_EQ(ctas(v100, 64, 17 * 64), 2);
   EXPECT_EQ(ctas(v100, 640, 1024), 10);
@@ -335,5 +334,62 @@ TEST(packed_weight, a_quadpair_layout_is_valid_with_the_ctas_of_some_device_only
                          (std::numeric_limits<int>::min)()}) {
     layout.ctas = ctas;
     EXPECT_EQ(qpn::is_valid(layout), ctas == 2 || ctas == 3) << ctas;
+  }
+}
+
+constexpr device_info h200 = qpn::test::hopper_h200();
+
+TEST(packed_weight, an_mma16_weight_has_the_sections_of_a_quadpair_one_and_block_scales) {
+  for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
+    for (std::int64_t n : {1, 64, 65, 130, 4096}) {
+      for (std::int64_t k : {16, 80, 1536}) {
+        SCOPED_TRACE(testing::Message() << kind << " n " << n << " k " << k);
+        packed_layout const layout = make_for(h200, kind.format, kind.scale, n, k, kind.dense_type);
+        packed_layout quadpair = make_for(v100, kind.format, kind.scale, n, k, kind.dense_type);
+        EXPECT_EQ(layout.id, qpn::layout_id::sm80_mma16);
+        quadpair.id = layout.id;
+        quadpair.ctas = layout.ctas;
+        EXPECT_EQ(layout, quadpair);
+        EXPECT_TRUE(qpn::is_valid(layout));
+      }
+    }
+  }
+  packed_layout const layout = make_for(h200, format_id::fp8, scale_mode::block, 200, 300);
+  EXPECT_EQ(layout.padded_n, 256);
+  EXPECT_EQ(layout.padded_k, 320);
+  EXPECT_EQ(layout.scales_offset, 8 * 10 * 1024);
+  EXPECT_EQ(layout.total_bytes, layout.scales_offset + 128);  // 8 tiles by 3 blocks of k
+}
+
+TEST(packed_weight, a_gpu_layout_can_be_chosen_where_the_device_runs_it) {
+  packed_layout layout;
+  auto const choose = [&](device_info const& device, qpn::layout_id id) {
+    return qpn::make_packed_layout(format_id::fp8, scale_mode::tensor, 64, 64, dtype::f16, device,
+                                   id, layout)
+        .code;
+  };
+  EXPECT_EQ(choose(h200, qpn::layout_id::sm70_quadpair), status_code::ok);
+  EXPECT_EQ(layout.id, qpn::layout_id::sm70_quadpair);
+  EXPECT_EQ(choose(h200, qpn::layout_id::sm80_mma16), status_code::ok);
+  EXPECT_EQ(choose(v100, qpn::layout_id::sm80_mma16), status_code::unsupported_arch);
+  EXPECT_EQ(choose(h200, qpn::layout_id::cpu_tile32), status_code::invalid_value);
+  EXPECT_EQ(qpn::layout_for(v100), qpn::layout_id::sm70_quadpair);
+}
+
+TEST(packed_weight, an_mma16_weight_keeps_its_count_of_slices) {
+  for (std::int64_t n : {64, 200, 1280, 5120, 34816}) {
+    for (int sm_count : {1, 40, 132, 1024}) {
+      device_info device = h200;
+      device.sm_count = sm_count;
+      packed_layout layout = make_for(device, format_id::fp8, scale_mode::tensor, n, 1536);
+      EXPECT_EQ(layout.ctas, qpn::detail::choose_slices(layout.padded_n / 32, 12, sm_count));
+      EXPECT_TRUE(qpn::is_valid(layout)) << n << " on " << sm_count << ": " << layout.ctas;
+      layout.ctas = 7;
+      EXPECT_TRUE(qpn::is_valid(layout));
+      for (std::int32_t slices : {0, 9, 2000, -1}) {
+        layout.ctas = slices;
+        EXPECT_FALSE(qpn::is_valid(layout)) << slices;
+      }
+    }
   }
 }

@@ -367,7 +367,7 @@ TEST(prepack_quadpair, records_of_the_two_tiles_of_a_group_lie_side_by_side) {
                                       qpn::test::volta_v100(), layout)
                   .ok());
   auto const record = [&](std::int64_t tile, std::int64_t step) {
-    return qpn::detail::record_offset<qpn::nvfp4>(layout, tile, step);
+    return qpn::detail::record_offset<qpn::nvfp4>(layout, tile * qpn::tile_n, step);
   };
   EXPECT_EQ(record(0, 0), 0);
   EXPECT_EQ(record(1, 0), 1152);

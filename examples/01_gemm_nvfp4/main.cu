@@ -21,7 +21,7 @@ int main() {
     std::puts("Skipped: this example needs a GPU.");
     return 77;  // ctest counts it as skipped
   }
-  constexpr std::int64_t n = 1000, k = 2048, max_m = qpn::gemm_max_m;
+  constexpr std::int64_t n = 1000, k = 2048, max_m = 16;
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
 

@@ -19,9 +19,11 @@
 #if defined(__CUDA_ARCH__)
 #define QPN_UNROLL _Pragma("unroll")
 #define QPN_NO_UNROLL _Pragma("unroll 1")
+#define QPN_UNROLL_BY_4 _Pragma("unroll 4")
 #else
 #define QPN_UNROLL
 #define QPN_NO_UNROLL
+#define QPN_UNROLL_BY_4
 #endif
 
 #if defined(__CUDACC__)

@@ -37,7 +37,7 @@ template <class Format>
 }  // namespace detail
 
 /// out[i, j] = weight (first_row + i, j) as a number, row-major, for rows [first_row, first_row +
-/// rows) and all k of a weight in device memory, layout sm70_quadpair.
+/// rows) and all k of a weight in device memory, layouts for GPUs.
 ///
 /// The code times its block scale is exact in fp32; times the fp32 scale it is rounded to fp32
 /// once. f16: that product rounded to nearest even, finite ones beyond +-65504 become +-65504. bf16
@@ -53,7 +53,7 @@ template <class Format>
 /// @param out        out_type [rows, k] in device memory, aligned to its elements
 /// @param out_type   f16 or f32
 /// @param ldo        elements between two rows of out, >= k
-/// @return before anything is launched: invalid_value: not a valid sm70_quadpair layout, or a null
+/// @return before anything is launched: invalid_value: not a valid layout for GPUs, or a null
 ///         pointer; unsupported_format: a layout of another format, or another out_type;
 ///         invalid_shape: rows that the weight does not have, ldo below k, a size beyond 64 bits;
 ///         misaligned. Then not_compiled_for_arch, or launch_failed with the CUDA error

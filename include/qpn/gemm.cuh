@@ -8,6 +8,9 @@
 #include "qpn/arch/sm70/gemm_wide_kernel.cuh"
 #include "qpn/arch/sm70/gemm_wide_params.hpp"
 #include "qpn/arch/sm70/gemv_kernel.cuh"
+#include "qpn/arch/sm80/gemm_kernel.cuh"
+#include "qpn/arch/sm80/gemm_params.hpp"
+#include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/detail/launch.cuh"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
@@ -56,6 +59,51 @@ template <class Operand, int RowTiles, class Format>
                              static_cast<unsigned>(sm70::wide_ctas(plan.layout, args.m, RowTiles)),
                              sm70::wide_threads, sm70::wide_shared<RowTiles>::bytes, stream,
                              params));
+}
+
+/// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
+template <class Operand, int RowTiles, class Format>
+[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                                         workspace_view workspace, cudaStream_t stream) noexcept {
+  sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
+  dim3 const grid(static_cast<unsigned>(row_blocks_of(args.m)), static_cast<unsigned>(params.ctas));
+  int const threads = params.split.slices * warp_lanes;
+  int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
+  if (plan.arch == gemm_arch::sm80) {
+    return gemm_outcome(
+        launch(&sm80::gemm_kernel<Operand, RowTiles>, grid, threads, shared_bytes, stream, params));
+  }
+  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles>;
+  return gemm_outcome(args.overlap_previous
+                          ? launch_overlapping(kernel, grid, threads, shared_bytes, stream, params)
+                          : launch(kernel, grid, threads, shared_bytes, stream, params));
+}
+
+template <class Operand, class Format>
+[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                                         workspace_view workspace, cudaStream_t stream) noexcept {
+  switch (route(plan, args.m).method) {
+    case gemm_method::mt1: return launch_mma16<Operand, 1>(plan, args, workspace, stream);
+    case gemm_method::mt2: return launch_mma16<Operand, 2>(plan, args, workspace, stream);
+    default: return launch_mma16<Operand, 4>(plan, args, workspace, stream);
+  }
+}
+
+template <class Format>
+[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                                         workspace_view workspace, cudaStream_t stream) noexcept {
+  using sm80::weight_operand;
+  if constexpr (Format::id == format_id::nvfp4) {
+    return launch_mma16<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
+  } else if constexpr (Format::id == format_id::fp8) {
+    return plan.layout.scale == scale_mode::block
+               ? launch_mma16<weight_operand<fp8, dtype::e4m3, true>>(plan, args, workspace, stream)
+               : launch_mma16<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
+  } else if (plan.layout.code_type == dtype::f16) {
+    return launch_mma16<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);
+  } else {
+    return launch_mma16<weight_operand<dense16, dtype::bf16>>(plan, args, workspace, stream);
+  }
 }
 
 template <class Operand, class Format>
@@ -137,7 +185,9 @@ template <class Format>
             "gemm: the plan sends so many rows through dequantised panels, call gemm_dense"};
   }
   status launched;
-  if constexpr (Format::id == format_id::nvfp4) {
+  if (plan.layout.id == layout_id::sm80_mma16) {
+    launched = detail::launch_mma16(plan, args, workspace, stream);
+  } else if constexpr (Format::id == format_id::nvfp4) {
     launched =
         detail::launch_operand<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
   } else if constexpr (Format::id == format_id::fp8) {

@@ -76,6 +76,7 @@ template <class Format>
 struct gemm_plan {
   gemm_problem problem;
   packed_layout layout;
+  gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
@@ -92,18 +93,18 @@ template <class Format>
 }
 
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
-/// two, up to gemm_max_m four for each row block of 32. Panels need no matrix instruction of ours,
-/// so they are emulated nowhere.
+/// two, up to gemm_max_m four for each row block of 32. The kernels are those of the layout. Panels
+/// need no matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
-  if (uses_panels(plan, m)) return {gemm_arch::sm70, operand, gemm_method::dense, false};
+  if (uses_panels(plan, m)) return {plan.arch, operand, gemm_method::dense, false};
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
                              : m > gemm_max_m                               ? gemm_method::wide
                              : m > 16                                       ? gemm_method::mt4
                              : m > 8                                        ? gemm_method::mt2
                                                                             : gemm_method::mt1;
-  return {gemm_arch::sm70, operand, method, plan.emulated};
+  return {plan.arch, operand, method, plan.emulated};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -131,6 +132,10 @@ struct gemm_args {
   /// Columns with this id and beyond are never chosen; ids are below 2^31 - 1 in any case.
   std::int32_t id_limit = (std::numeric_limits<std::int32_t>::max)();
   gemm_census* census = nullptr;  ///< host memory, or null
+  /// With the kernels of sm_90: the launch may begin while the stream's kernel before it still
+  /// runs, whose results it waits for before it reads anything but the weight. So that kernel must
+  /// not write the weight, nor use this call's workspace. Not read by other kernels.
+  bool overlap_previous = false;
 };
 
 /// The bytes that panels of `rows` weight rows take in the workspace of calls with up to max_m
@@ -198,6 +203,43 @@ struct gemm_workspace {
   return placed;
 }
 
+/// CTAs of layout sm80_mma16 for each row block: one for each strip; with candidates, of which each
+/// CTA keeps lists, as many as are resident at once.
+template <class Format>
+[[nodiscard]] constexpr std::int64_t mma16_ctas(gemm_plan<Format> const& plan) noexcept {
+  constexpr std::int64_t most_lists = 2048;  // of merge_lists
+  std::int64_t const strips = plan.layout.padded_n / tile_n;
+  if (plan.problem.candidates == 0) return strips;
+  std::int64_t const resident = std::int64_t{8} * plan.sm_count;
+  std::int64_t const ctas = resident < most_lists ? resident : most_lists;
+  return strips < ctas ? strips : ctas;
+}
+
+/// The workspace of a plan's narrow calls, in any layout. That of sm80_mma16 has no planes.
+template <class Format>
+[[nodiscard]] gemm_workspace place_workspace(gemm_plan<Format> const& plan, std::byte* base,
+                                             std::size_t zero_bytes) noexcept {
+  gemm_problem const& problem = plan.problem;
+  if (plan.layout.id != layout_id::sm80_mma16) {
+    return place_workspace(split_of<Format>(plan.layout), problem, base, zero_bytes);
+  }
+  std::int64_t const max_m = narrow_max_m(problem);
+  std::int64_t const blocks = row_blocks_of(max_m);
+  std::int64_t const rows = max_m > 16 ? blocks * row_block_m : max_m > 8 ? 16 : 8;
+  workspace_cursor cursor(base);
+  gemm_workspace placed{};
+  placed.candidate_ticket = cursor.take<std::uint32_t>(blocks);
+  placed.best_keys = cursor.take<std::uint64_t>(rows);
+  if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
+  placed.zero_bytes = cursor.used();
+  if (problem.candidates > 1) {
+    placed.candidate_lists =
+        cursor.take<std::uint64_t>(mma16_ctas(plan) * rows * problem.candidates);
+  }
+  placed.bytes = cursor.used();
+  return placed;
+}
+
 /// Rows from which on panels are taken where the caller offers some. On Volta that is an estimate,
 /// not a measurement: docs/sm70_gemm_wide.md. Where m8n8k4 is emulated any GEMM is faster.
 [[nodiscard]] constexpr std::int64_t default_dense_min_m(bool emulated) noexcept {
@@ -214,9 +256,16 @@ template <class Format>
     return {status_code::invalid_shape, 0,
             "gemm plan: dense_min_m must be above gemm_max_m, or 0 for the device's own"};
   }
-  plan.dense_min_m =
-      problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan.emulated);
+  // The kernel for many rows is one of sm70.
+  bool const panels_only = plan.arch != gemm_arch::sm70;
+  plan.dense_min_m = problem.dense_min_m != 0 ? problem.dense_min_m
+                                              : default_dense_min_m(plan.emulated || panels_only);
   if (problem.max_m <= gemm_max_m) return {};
+  if (panels_only && (problem.dense_bytes == 0 || plan.dense_min_m != gemm_max_m + 1)) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: layout sm80_mma16 takes max_m above gemm_max_m through panels alone: give "
+            "dense_bytes and dense_min_m 0"};
+  }
   if (problem.candidates != 0) {
     return {status_code::invalid_shape, 0,
             "gemm plan: candidates need max_m to be at most gemm_max_m"};
@@ -332,18 +381,21 @@ template <class Format>
 /// @param layout  from make_packed_layout for a GPU, of format Format
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
-/// @return invalid_value: not a valid sm70_quadpair layout, or candidates outside 0..64;
+/// @return invalid_value: no valid layout for GPUs, or candidates outside 0..64;
 ///         unsupported_format: another format, or a y_type that is none; invalid_shape: max_m
 ///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
 ///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
-///         silu_gate with candidates or n not a multiple of 64, or dense_min_m not above
-///         gemm_max_m; workspace_too_small: dense_bytes for less than 64 rows of a panel;
-///         unsupported_arch: compute capability below 70
+///         silu_gate with candidates or n not a multiple of 64, dense_min_m not above gemm_max_m,
+///         or with layout sm80_mma16 n above 2097088, simt, or max_m above gemm_max_m without
+///         panels for every m above it; workspace_too_small: dense_bytes for less than 64 rows of
+///         a panel; unsupported_arch: compute capability below 70, for layout sm80_mma16 below 80
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
-  if (!is_valid(layout) || layout.id != layout_id::sm70_quadpair) {
-    return {status_code::invalid_value, 0, "gemm plan: the layout is no valid sm70_quadpair"};
+  bool const mma16 = layout.id == layout_id::sm80_mma16;
+  if (!is_valid(layout) || (layout.id != layout_id::sm70_quadpair && !mma16)) {
+    return {status_code::invalid_value, 0,
+            "gemm plan: the layout is no valid sm70_quadpair or sm80_mma16"};
   }
   if (layout.format != Format::id) {
     return {status_code::unsupported_format, 0, "gemm plan: the layout has another format"};
@@ -375,13 +427,23 @@ template <class Format>
   if (device.compute_capability < 70) {
     return {status_code::unsupported_arch, 0, "gemm plan: needs compute capability 7.0 or newer"};
   }
+  if (mma16 && device.compute_capability < 80) {
+    return {status_code::unsupported_arch, 0,
+            "gemm plan: layout sm80_mma16 needs compute capability 8.0 or newer"};
+  }
+  if (mma16 && (simt || layout.padded_n / tile_n > 65535)) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: layout sm80_mma16 takes n up to 2097088 and not the algorithm simt"};
+  }
   gemm_plan<Format> plan;
   plan.problem = problem;
   plan.layout = layout;
-  plan.emulated = !simt && device.compute_capability >= 80;
+  plan.arch = !mma16                            ? gemm_arch::sm70
+              : device.compute_capability >= 90 ? gemm_arch::sm90
+                                                : gemm_arch::sm80;
+  plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
   plan.sm_count = device.sm_count;
-  detail::gemm_workspace const placed =
-      detail::place_workspace(detail::split_of<Format>(layout), problem, nullptr, 0);
+  detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
   if (status const planned = detail::plan_many_rows(plan); !planned.ok()) return planned;

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/detail/mma16_map.hpp"
 #include "qpn/detail/quadpair_map.hpp"
+#include "qpn/detail/slice_split.hpp"
 #include "qpn/detail/work_split.hpp"
 #include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
@@ -17,7 +19,7 @@ namespace qpn {
 /// Rows of one tile: the unit of fp32 tensor scales and of work splitting, in every layout.
 inline constexpr std::int64_t tile_n = 32;
 
-enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2 };
+enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2, sm80_mma16 = 3 };
 
 /// Where the bytes of a packed weight are: a value that can be compared, copied and stored with the
 /// bytes.
@@ -50,6 +52,15 @@ enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2 };
 /// Sections start at multiples of 128 bytes; in device memory the weight itself must, too. `ctas`
 /// fixes the order of summation: kernels split the work over that many CTAs whatever m is. There
 /// are at most 2^31 - 1 units of work (a tile group at a step), so that kernels count them in int.
+///
+/// Layout sm80_mma16, version 1: for kernels over mma.m16n8k16. Padding, sections and alignments
+/// are those of sm70_quadpair; it also takes block scales:
+///   scales, block    [padded_n / 32][k / 128, rounded up] fp32
+/// A record has the size of a quadpair one and serves a strip: 16 rows of each of a group's two
+/// tiles:
+///   records          [padded_n / 32 strips][padded_k / record k][record bytes]
+/// detail/mma16_map.hpp says where a record's words are. Here `ctas` is the number of slices of k
+/// that the warps of one CTA share, detail/slice_split.hpp: it fixes the order of summation.
 struct packed_layout {
   layout_id id = layout_id::cpu_tile32;
   std::uint16_t version = 1;
@@ -58,14 +69,15 @@ struct packed_layout {
   scale_mode scale = scale_mode::none;
   std::int64_t n = 0;         ///< output rows
   std::int64_t k = 0;         ///< reduction length
-  std::int64_t padded_n = 0;  ///< multiple of 32; sm70_quadpair: of 64
-  std::int64_t padded_k = 0;  ///< multiple of 16; sm70_quadpair: of a record's k
+  std::int64_t padded_n = 0;  ///< multiple of 32; in layouts for GPUs of 64
+  std::int64_t padded_k = 0;  ///< multiple of 16; in layouts for GPUs of a record's k
   std::int64_t codes_offset = 0;
   std::int64_t block_scales_offset =
       0;                           ///< bytes; equals scales_offset where there is no such section
   std::int64_t scales_offset = 0;  ///< bytes; equals total_bytes where there are no fp32 scales
   std::int64_t total_bytes = 0;
-  std::int32_t ctas = 0;  ///< CTAs that share the work, see detail/work_split.hpp; cpu_tile32: 0
+  /// CTAs that share the work, see detail/work_split.hpp; sm80_mma16: slices of k; cpu_tile32: 0
+  std::int32_t ctas = 0;
 };
 
 [[nodiscard]] constexpr bool operator==(packed_layout const& a, packed_layout const& b) noexcept {
@@ -158,13 +170,21 @@ template <class Format>
 inline constexpr status size_exceeds_64_bits{status_code::invalid_shape, 0,
                                              "packed layout: size exceeds 64 bits"};
 
-/// The padded sizes, the sections and the work split of layout sm70_quadpair.
+/// Batches of records of a strip of layout sm80_mma16.
 template <class Format>
-[[nodiscard]] constexpr status place_quadpair(std::int32_t sm_count,
-                                              packed_layout& layout) noexcept {
+[[nodiscard]] constexpr std::int64_t batches_of(packed_layout const& layout) noexcept {
+  return (layout.padded_k - 1) / mma16_record<Format>::batch_k + 1;
+}
+
+/// The padded sizes, the sections and the work split of layout `id`, one for GPUs.
+template <class Format>
+[[nodiscard]] constexpr status place_records(layout_id id, std::int32_t sm_count,
+                                             packed_layout& layout) noexcept {
   using record = quadpair_record<Format>;
+  static_assert(record::bytes == mma16_record<Format>::bytes &&
+                record::k == mma16_record<Format>::k);
   constexpr std::int64_t alignment = 128;
-  layout.id = layout_id::sm70_quadpair;
+  layout.id = id;
   if (!checked_round_up(layout.n, 2 * tile_n, layout.padded_n)) return size_exceeds_64_bits;
   if (!checked_round_up(layout.k, record::k, layout.padded_k)) return size_exceeds_64_bits;
   std::int64_t const tiles = layout.padded_n / tile_n;
@@ -173,14 +193,15 @@ template <class Format>
   if (!append_section(tiles, steps, std::int64_t{8} * record::bytes, alignment, end)) {
     return size_exceeds_64_bits;
   }
-  std::int64_t const units = tiles / 2 * steps;
-  if (units > (std::numeric_limits<std::int32_t>::max)()) {
+  if (tiles / 2 * steps > (std::numeric_limits<std::int32_t>::max)()) {
     return {status_code::invalid_shape, 0,
             "packed layout: more than 2^31 - 1 units of work (64 rows by one step of k)"};
   }
   layout.block_scales_offset = end;
   layout.scales_offset = end;
-  layout.ctas = choose_ctas(units, sm_count);
+  layout.ctas = id == layout_id::sm80_mma16
+                    ? choose_slices(tiles, batches_of<Format>(layout), sm_count)
+                    : choose_ctas(tiles / 2 * steps, sm_count);
   return append_scales(alignment, layout) ? status{} : size_exceeds_64_bits;
 }
 
@@ -225,21 +246,29 @@ template <class Place>
   });
 }
 
-[[nodiscard]] constexpr status make_quadpair_layout(format_id format, scale_mode scale,
-                                                    std::int64_t n, std::int64_t k,
-                                                    dtype dense_type, std::int32_t sm_count,
-                                                    packed_layout& out) noexcept {
+[[nodiscard]] constexpr status make_record_layout(layout_id id, format_id format, scale_mode scale,
+                                                  std::int64_t n, std::int64_t k, dtype dense_type,
+                                                  std::int32_t sm_count,
+                                                  packed_layout& out) noexcept {
   if (sm_count < 1 || sm_count > max_sm_count) {
     return {status_code::invalid_value, 0, "packed layout: a device has 1 to 1024 multiprocessors"};
   }
-  if (scale == scale_mode::block) {
+  if (id == layout_id::sm70_quadpair && scale == scale_mode::block) {
     return {status_code::unsupported_format, 0,
-            "packed layout: sm70_quadpair has no block scales, which only cpu_tile32 takes"};
+            "packed layout: sm70_quadpair has no block scales, which cpu_tile32 and sm80_mma16 "
+            "take"};
   }
   return make_layout(format, scale, n, k, dense_type, out,
-                     [sm_count](auto tag, packed_layout& layout) noexcept -> status {
-                       return place_quadpair<decltype(tag)>(sm_count, layout);
+                     [id, sm_count](auto tag, packed_layout& layout) noexcept -> status {
+                       return place_records<decltype(tag)>(id, sm_count, layout);
                      });
+}
+
+/// The same for a layout of any format.
+[[nodiscard]] constexpr std::int64_t visit_batches(packed_layout const& layout) noexcept {
+  return visit_format<std::int64_t>(layout.format, 0, [&](auto tag) noexcept -> std::int64_t {
+    return batches_of<decltype(tag)>(layout);
+  });
 }
 
 }  // namespace detail
@@ -263,20 +292,41 @@ template <class Place>
                              });
 }
 
-/// The same for a GPU: sm70_quadpair, which takes no block scales. Devices newer than Volta have no
-/// matrix instruction of its shape and run it emulated. The result depends on compute_capability
-/// and sm_count of `device` only.
-/// @return also unsupported_arch: compute capability below 70; invalid_value: sm_count is not in
-///         1..1024; invalid_shape: more than 2^31 - 1 units of work
+/// The layout that the kernels of a GPU read: sm80_mma16 from compute capability 8.0 on,
+/// sm70_quadpair before.
+[[nodiscard]] constexpr layout_id layout_for(device_info const& device) noexcept {
+  return device.compute_capability >= 80 ? layout_id::sm80_mma16 : layout_id::sm70_quadpair;
+}
+
+/// The same for a GPU, in a layout of choice. Devices newer than Volta run the kernels of
+/// sm70_quadpair with an emulated instruction: slowly, to test them. The result depends on `id`
+/// and on compute_capability and sm_count of `device` only.
+/// @param id  sm70_quadpair, which takes no block scales, or sm80_mma16
+/// @return also unsupported_arch: compute capability below 70, for sm80_mma16 below 80;
+///         invalid_value: another id, or sm_count is not in 1..1024; invalid_shape: more than
+///         2^31 - 1 units of work
+[[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,
+                                                  std::int64_t n, std::int64_t k, dtype dense_type,
+                                                  device_info const& device, layout_id id,
+                                                  packed_layout& out) noexcept {
+  if (id != layout_id::sm70_quadpair && id != layout_id::sm80_mma16) {
+    return {status_code::invalid_value, 0,
+            "packed layout: GPUs read sm70_quadpair and sm80_mma16 only"};
+  }
+  if (device.compute_capability < (id == layout_id::sm80_mma16 ? 80 : 70)) {
+    return {status_code::unsupported_arch, 0,
+            "packed layout: the device must have compute capability 7.0 or newer, for sm80_mma16 "
+            "8.0"};
+  }
+  return detail::make_record_layout(id, format, scale, n, k, dense_type, device.sm_count, out);
+}
+
+/// The same for a GPU, in the layout that its own kernels read: layout_for.
 [[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,
                                                   std::int64_t n, std::int64_t k, dtype dense_type,
                                                   device_info const& device,
                                                   packed_layout& out) noexcept {
-  if (device.compute_capability < 70) {
-    return {status_code::unsupported_arch, 0,
-            "packed layout: the device must have compute capability 7.0 or newer"};
-  }
-  return detail::make_quadpair_layout(format, scale, n, k, dense_type, device.sm_count, out);
+  return make_packed_layout(format, scale, n, k, dense_type, device, layout_for(device), out);
 }
 
 /// Whether `layout` is one that make_packed_layout of this version produces, for some device where
@@ -293,8 +343,18 @@ template <class Place>
       // The smallest device that could have that many CTAs; if any has, this one does.
       std::int32_t const sm_count =
           layout.ctas / detail::ctas_per_sm + (layout.ctas % detail::ctas_per_sm != 0 ? 1 : 0);
-      made = detail::make_quadpair_layout(layout.format, layout.scale, layout.n, layout.k,
-                                          layout.code_type, sm_count, expected);
+      made = detail::make_record_layout(layout.id, layout.format, layout.scale, layout.n, layout.k,
+                                        layout.code_type, sm_count, expected);
+      break;
+    }
+    case layout_id::sm80_mma16: {
+      made = detail::make_record_layout(layout.id, layout.format, layout.scale, layout.n, layout.k,
+                                        layout.code_type, 1, expected);
+      // Kernels take any split; which one a device's layouts have is no concern of a reader.
+      std::int64_t const batches = detail::visit_batches(expected);
+      bool const possible =
+          layout.ctas >= 1 && layout.ctas <= detail::max_slices && layout.ctas <= batches;
+      if (possible) expected.ctas = layout.ctas;
       break;
     }
   }

@@ -15,7 +15,7 @@
 #include "qpn/prepack_report.hpp"
 #include "qpn/status.hpp"
 
-// Packing and unpacking in device memory, layout sm70_quadpair. Nothing here allocates or
+// Packing and unpacking in device memory, layouts for GPUs. Nothing here allocates or
 // synchronises, and every call can be captured in a graph.
 
 namespace qpn {
@@ -23,7 +23,7 @@ namespace qpn {
 namespace detail {
 
 template <class Format>
-QPN_KERNEL __launch_bounds__(prepack_threads) void prepack_kernel(prepack_params const params) {
+QPN_KERNEL __launch_bounds__(word_threads) void prepack_kernel(prepack_params const params) {
   sm70::device_lane lane{nullptr};
   prepack_program<Format>(lane, params);
 }
@@ -69,7 +69,7 @@ QPN_KERNEL __launch_bounds__(word_threads) void unpack_kernel(unpack_params cons
 /// @param first_row  place of the first row in the fused matrix
 /// @param out        the whole weight in device memory: layout.total_bytes bytes, 128-byte aligned
 /// @param report     in device memory, set up by init_prepack_report
-/// @return before anything is launched: invalid_value: not a valid sm70_quadpair layout, or a null
+/// @return before anything is launched: invalid_value: not a valid layout for GPUs, or a null
 ///         pointer; unsupported_format: a layout of another format; invalid_shape: rows that the
 ///         weight does not have, or a border inside a tile; misaligned. Then not_compiled_for_arch,
 ///         or launch_failed with the CUDA error
@@ -82,7 +82,7 @@ template <class Format>
   auto const blocks =
       static_cast<unsigned>(detail::units_of_rows<Format>(layout, first_row, rows.n));
   return detail::prepack_outcome(detail::launch(&detail::prepack_kernel<Format>, blocks,
-                                                detail::prepack_threads, 0, stream, params));
+                                                detail::word_threads, 0, stream, params));
 }
 
 /// The inverse on the device: writes rows [first_row, first_row + rows.n) as published, in the form

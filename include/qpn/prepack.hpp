@@ -211,9 +211,9 @@ template <class Part>
 /// Packs published matrices, concatenated along n, into one weight. Padding is zero.
 ///
 /// Layout cpu_tile32 keeps every byte of codes and block scales, signs of zeros and of block scales
-/// included. Layout sm70_quadpair keeps every weight's value and sign: a block scale with its sign
-/// set is stored without it, and its codes' signs are flipped instead. It refuses bf16 weights of
-/// 255.875 or more, since its kernels multiply them by 2^8 into fp16.
+/// included. Layouts for GPUs keep every weight's value and sign: a block scale with its sign
+/// set is stored without it, and its codes' signs are flipped instead. They refuse bf16 weights
+/// of 255.875 or more, since their kernels multiply them by 2^8 into fp16.
 ///
 /// Scale mode tensor keeps one fp32 scale per 32-row tile, so every part but the last must have a
 /// multiple of 32 rows. Scale mode channel keeps one per row and takes any boundary; a part without
@@ -242,8 +242,8 @@ template <class Part>
   return {};
 }
 
-/// The inverse of prepack: writes the published matrices back, byte for byte, except that layout
-/// sm70_quadpair returns block scales without signs and their codes with flipped ones.
+/// The inverse of prepack: writes the published matrices back, byte for byte, except that layouts
+/// for GPUs return block scales without signs and their codes with flipped ones.
 /// The parts' rows must be those that were packed (their shapes are not stored).
 /// @return as prepack; also invalid_value with the row where a part of scale mode tensor, or a
 /// block of mode block, holds

@@ -29,7 +29,7 @@ using qpn::scale_mode;
 using qpn::status;
 using qpn::status_code;
 using qpn::test::aligned_bytes;
-using qpn::test::all_weight_kinds;
+using qpn::test::cpu_weight_kinds;
 using qpn::test::published_weight;
 using qpn::test::random_source;
 using qpn::test::weight_kind;
@@ -55,9 +55,12 @@ std::vector<float> rounded_weights(published_weight const& weight) {
     qpn::weight_part unscaled = part;
     unscaled.global_scale = 1.0f;
     unscaled.channel_scales = nullptr;
+    unscaled.scale_blocks = nullptr;
     for (std::int64_t row = 0; row < part.n; ++row) {
-      float const scale = layout.scale == scale_mode::none ? 1.0f : scale_of_row(layout, part, row);
       for (std::int64_t k = 0; k < layout.k; ++k) {
+        std::int64_t const column = layout.scale == scale_mode::block ? k / qpn::scale_block : 0;
+        float const scale =
+            layout.scale == scale_mode::none ? 1.0f : scale_of_row(layout, part, row, column);
         double const exact = qpn::reference::weight_at(layout, unscaled, row, k);
         values.push_back(static_cast<float>(exact) * scale);
       }
@@ -66,9 +69,7 @@ std::vector<float> rounded_weights(published_weight const& weight) {
   return values;
 }
 
-/// Packs for Volta.
-aligned_bytes pack(published_weight const& weight) {
-  packed_layout const layout = qpn::test::volta_layout_of(weight);
+aligned_bytes pack(published_weight const& weight, packed_layout const& layout) {
   aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
   std::vector<qpn::weight_part> const parts = weight.views();
   EXPECT_TRUE(qpn::prepack(layout, parts.data(), parts.size(), bytes.data()).ok());
@@ -80,7 +81,7 @@ aligned_bytes pack(published_weight const& weight) {
 TEST(device_dequantize, values_are_the_reference_rounded_once_whatever_rows_and_strides) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       published_weight weight(kind, qpn::test::random_part_rows(kind.scale, random),
                               qpn::test::random_reduction_length(kind.format, random), random);
       // Some products beyond f16, and some below its normal numbers.
@@ -89,8 +90,8 @@ TEST(device_dequantize, values_are_the_reference_rounded_once_whatever_rows_and_
         weight.parts().front().channel_scales.front() = -1e4f;
         weight.parts().back().channel_scales.back() = 1e-7f;
       }
-      packed_layout const layout = qpn::test::volta_layout_of(weight);
-      aligned_bytes bytes = pack(weight);
+      packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
+      aligned_bytes bytes = pack(weight, layout);
       std::vector<float> const expected = rounded_weights(weight);
       for (dtype const type : {dtype::f16, dtype::f32}) {
         std::int64_t const element = qpn::bits(type) / 8;
@@ -130,7 +131,7 @@ TEST(device_dequantize, products_beyond_f16_saturate_and_those_beyond_f32_stay_i
   weight.parts().front().codes = {0x7e, 0xfe, 0x38, 0x00, 0x7e, 0xfe, 0x38, 0x00};  // 448 .. 1, 0
   weight.parts().front().channel_scales = {200.0f, 3e38f};
   packed_layout const layout = qpn::test::volta_layout_of(weight);
-  aligned_bytes bytes = pack(weight);
+  aligned_bytes bytes = pack(weight, layout);
   std::vector<std::uint16_t> out(8);
   ASSERT_TRUE(
       dequantize_serially({{layout, bytes.data()}, 0, 2, out.data(), dtype::f16, 4, false}).ok());
@@ -158,7 +159,7 @@ TEST(device_dequantize, calls_that_cannot_be_launched_are_refused) {
   random_source random(4);
   published_weight weight({format_id::fp8, scale_mode::tensor, dtype::f16}, {67}, 48, random);
   packed_layout const layout = qpn::test::volta_layout_of(weight);
-  aligned_bytes bytes = pack(weight);
+  aligned_bytes bytes = pack(weight, layout);
   aligned_bytes out(67 * 48 * 4);
   dequantize_params const good{{layout, bytes.data()}, 0, 67, out.data(), dtype::f32, 48, false};
   auto const code = [&](auto change) {

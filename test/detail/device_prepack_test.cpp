@@ -36,6 +36,7 @@ using qpn::status;
 using qpn::status_code;
 using qpn::test::aligned_bytes;
 using qpn::test::all_weight_kinds;
+using qpn::test::cpu_weight_kinds;
 using qpn::test::published_part;
 using qpn::test::published_weight;
 using qpn::test::random_source;
@@ -52,7 +53,7 @@ status prepack_serially(prepack_params const& p, bool backwards, store_counts* s
     using Format = decltype(format);
     status const checked = check_prepack<Format>(p);
     if (!checked.ok()) return checked;
-    qpn::test::run_serially(units_of_rows<Format>(p.layout, p.first_row, p.rows.n), prepack_threads,
+    qpn::test::run_serially(units_of_rows<Format>(p.layout, p.first_row, p.rows.n), word_threads,
                             backwards, stores,
                             [&](auto& lane) { prepack_program<Format>(lane, p); });
     return {};
@@ -108,9 +109,9 @@ constexpr weight_kind nvfp4_tensor{format_id::nvfp4, scale_mode::tensor, dtype::
 TEST(device_prepack, pieces_in_any_order_write_the_bytes_of_the_host_and_each_of_them_once) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       published_weight weight = random_weight(kind, random);
-      packed_layout const layout = qpn::test::volta_layout_of(weight);
+      packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k
                                       << ", seed " << random.seed());
       std::vector<std::byte> host(static_cast<std::size_t>(layout.total_bytes), std::byte{0xab});
@@ -154,10 +155,10 @@ TEST(device_prepack, the_report_is_the_status_of_the_host) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       published_weight weight = random_weight(kind, random);
       qpn::test::spoil(weight, random);
-      packed_layout const layout = qpn::test::volta_layout_of(weight);
+      packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k
                                       << ", seed " << random.seed());
       aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
@@ -174,7 +175,7 @@ TEST(device_prepack, the_report_is_the_status_of_the_host) {
       ++refused;
     }
   }
-  EXPECT_EQ(refused, 240);
+  EXPECT_EQ(refused, 280);
 }
 
 TEST(device_prepack, the_report_has_room_for_the_last_place_of_the_largest_weights) {
@@ -201,9 +202,9 @@ TEST(device_prepack, the_report_has_room_for_the_last_place_of_the_largest_weigh
 TEST(device_prepack, unpacked_pieces_are_what_the_host_unpacks) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : all_weight_kinds) {
+    for (weight_kind const kind : cpu_weight_kinds) {
       published_weight weight = random_weight(kind, random);
-      packed_layout const layout = qpn::test::volta_layout_of(weight);
+      packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k
                                       << ", seed " << random.seed());
       aligned_bytes bytes(static_cast<std::size_t>(layout.total_bytes));
@@ -224,6 +225,10 @@ TEST(device_prepack, unpacked_pieces_are_what_the_host_unpacks) {
                                 to.block_scales.data() + first * block_scale_count(layout),
                                 &to.global_scale, nullptr};
         if (!to.channel_scales.empty()) rows.channel_scales = to.channel_scales.data() + first;
+        if (!to.scale_blocks.empty()) {
+          rows.scale_blocks =
+              to.scale_blocks.data() + first / 128 * qpn::detail::scale_columns(layout);
+        }
         status const unpacked =
             unpack_serially({packed, rows, piece.first_row, &report}, random.integer(0, 1) == 1);
         ASSERT_TRUE(unpacked.ok()) << unpacked.what;

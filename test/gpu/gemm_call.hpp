@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -34,6 +35,13 @@ namespace qpn::test {
   return device;
 }
 
+/// The layout under test: that of the GPU's own kernels, or what QPN_TEST_LAYOUT names.
+[[nodiscard]] inline layout_id tested_layout() {
+  char const* const name = std::getenv("QPN_TEST_LAYOUT");
+  return name != nullptr && std::string(name) == "sm70_quadpair" ? layout_id::sm70_quadpair
+                                                                 : layout_for(test_device());
+}
+
 /// A published weight, packed for the GPU.
 class gpu_weight {
  public:
@@ -44,7 +52,7 @@ class gpu_weight {
     device_info device = test_device();
     if (sm_count != 0) device.sm_count = sm_count;
     require(make_packed_layout(from.format, from.scale, from.n, from.k, from.code_type, device,
-                               layout_));
+                               tested_layout(), layout_));
     packed_.resize(static_cast<std::size_t>(layout_.total_bytes));
     require(prepack(layout_, views_.data(), views_.size(), packed_.data()));
     memory_.emplace(packed_.size());

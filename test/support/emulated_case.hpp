@@ -28,6 +28,7 @@ struct gemm_case {
   std::int64_t n = 64;
   std::int64_t k = 64;
   int sm_count = 1;
+  device_info device = volta_v100();  ///< with sm_count multiprocessors
   gemm_problem problem{};
   bool bias = false;
   bool residual = false;
@@ -60,9 +61,10 @@ template <class Format>
 [[nodiscard]] gemm_result run(gemm_case const& c,
                               std::vector<std::uint16_t> const* given_x = nullptr) {
   random_source random(c.seed);
-  quadpair_weight weight(
+  device_info const device = with_sms(c.device, c.sm_count);
+  packed_gpu_weight weight(
       c.given_weight != nullptr ? *c.given_weight : published_weight(c.kind, {c.n}, c.k, random),
-      c.sm_count);
+      device);
   gemm_result result;
   auto const complain = [&](std::string const& what) {
     result.problems.push_back(c.text() + ": " + what);
@@ -83,8 +85,6 @@ template <class Format>
     }
   }
 
-  device_info device = volta_v100();
-  device.sm_count = c.sm_count;
   gemm_plan<Format> plan;
   status const planned = make_gemm_plan(weight.layout, c.problem, device, plan);
   if (!planned.ok()) {
@@ -226,12 +226,13 @@ template <class Format>
 
 /// y f32 [m, n] of an emulated call without a problem.
 template <class Format>
-[[nodiscard]] std::vector<float> multiply(quadpair_weight& weight, std::uint16_t const* x,
+[[nodiscard]] std::vector<float> multiply(packed_gpu_weight& weight, std::uint16_t const* x,
                                           std::int64_t m, workspace_view shared = {},
-                                          gemm_problem problem = {}) {
+                                          gemm_problem problem = {},
+                                          device_info const& device = volta_v100()) {
   problem.y_type = dtype::f32;
   gemm_plan<Format> plan;
-  status const planned = make_gemm_plan(weight.layout, problem, volta_v100(), plan);
+  status const planned = make_gemm_plan(weight.layout, problem, device, plan);
   EXPECT_TRUE(planned.ok()) << planned.what;
   aligned_bytes workspace(plan.workspace_bytes, std::byte{0});
   std::vector<float> y(static_cast<std::size_t>(m * weight.layout.n));
@@ -258,13 +259,15 @@ template <class Format>
 /// Sixteen rows of x that pick one k each, in calls of max_m rows, give the columns of the weight,
 /// bit for bit.
 template <class Format>
-void expect_exact_weights(published_weight published, gemm_problem const& problem = {}) {
+void expect_exact_weights(published_weight published, gemm_problem const& problem = {},
+                          device_info const& device = volta_v100()) {
   std::int64_t const n = published.layout().n;
-  quadpair_weight weight(std::move(published), 2);
+  packed_gpu_weight weight(std::move(published), with_sms(device, 2));
   std::vector<std::uint16_t> const x = identity(16);
   for (std::int64_t first = 0; first < 16; first += problem.max_m) {
     std::int64_t const m = std::min(problem.max_m, 16 - first);
-    std::vector<float> const y = multiply<Format>(weight, x.data() + first * 16, m, {}, problem);
+    std::vector<float> const y =
+        multiply<Format>(weight, x.data() + first * 16, m, {}, problem, device);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         auto const at = static_cast<std::size_t>(j * 16 + first + i);
@@ -344,7 +347,8 @@ struct mutation {
   bool drop_sync_pair = false;
   bool drop_fence = false;
   bool lose_ticket = false;
-  bool swap_lanes = false;    ///< of operand A
+  bool swap_lanes = false;    ///< of the operand that holds x
+  bool swap_rows = false;     ///< weight rows g and g + 8 of m16n8k16
   bool swap_widened = false;  ///< the halves of a half2
   bool vote_alone = false;    ///< any() is the lane's own condition
   int shuffle_change = 0;     ///< of a mask
@@ -386,6 +390,18 @@ class mutant_lane : public program_lane {
       program_lane::mma_m8n8k4(d, a, b);
     }
   }
+  void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
+                    std::uint32_t const (&b)[2]) override {
+    if (how_.swap_lanes) {
+      std::uint32_t const other[2] = {lane().shuffle_xor(b[0], 4), lane().shuffle_xor(b[1], 4)};
+      program_lane::mma_m16n8k16(d, a, other);
+    } else if (how_.swap_rows) {
+      std::uint32_t const other[4] = {a[1], a[0], a[3], a[2]};
+      program_lane::mma_m16n8k16(d, other, b);
+    } else {
+      program_lane::mma_m16n8k16(d, a, b);
+    }
+  }
   [[nodiscard]] bool any(bool condition) override {
     bool const of_warp = program_lane::any(condition);
     return how_.vote_alone ? condition : of_warp;
@@ -414,6 +430,7 @@ class mutant_lane : public program_lane {
     return lanes.emplace_back(lane, how);
   };
   c.options.change_params = [&how](detail::sm70::gemm_params& p) { p.k += how.k_change; };
+  c.options.change_mma16_params = [&how](detail::sm80::gemm_params& p) { p.k += how.k_change; };
   std::vector<std::string> problems;
   for (std::uint64_t seed = 0; seed < 4 && problems.empty(); ++seed) {
     c.options.seed = seed;

@@ -9,6 +9,7 @@
 #include <qpn/arch/sm70/gemm_params.hpp>
 #include <qpn/arch/sm70/gemm_wide_params.hpp>
 #include <qpn/arch/sm70/gemv_program.hpp>
+#include <qpn/arch/sm80/gemm_params.hpp>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
@@ -82,6 +83,12 @@ class program_lane {
   virtual void mma_m8n8k4(float (&d)[8], std::uint32_t const (&a)[2], std::uint32_t const (&b)[2]) {
     lane_->mma_m8n8k4(d, a, b);
   }
+  virtual void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
+                            std::uint32_t const (&b)[2]) {
+    lane_->mma_m16n8k16(d, a, b);
+  }
+  virtual void allow_next() {}
+  virtual void wait_previous() {}
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
     return lane_->multiply_half2(a, b);
   }
@@ -114,12 +121,19 @@ class program_lane {
   emulated_lane* lane_;
 };
 
-/// A weight packed for a GPU with so many multiprocessors, and its values.
-struct quadpair_weight {
-  quadpair_weight(published_weight source, int sm_count) : published(std::move(source)), bytes(0) {
+[[nodiscard]] inline device_info with_sms(device_info device, int sm_count) {
+  device.sm_count = sm_count;
+  return device;
+}
+
+/// A weight packed for a GPU, and its values.
+struct packed_gpu_weight {
+  /// For a V100 with so many multiprocessors.
+  packed_gpu_weight(published_weight source, int sm_count)
+      : packed_gpu_weight(std::move(source), with_sms(volta_v100(), sm_count)) {}
+  packed_gpu_weight(published_weight source, device_info const& device)
+      : published(std::move(source)), bytes(0) {
     packed_layout const& cpu = published.layout();
-    device_info device = volta_v100();
-    device.sm_count = sm_count;
     status const made =
         make_packed_layout(cpu.format, cpu.scale, cpu.n, cpu.k, cpu.code_type, device, layout);
     EXPECT_TRUE(made.ok()) << made.what;
@@ -149,6 +163,7 @@ struct emulated_call_options {
   /// Changes the kernel's parameters, for mutants.
   std::function<void(detail::sm70::gemm_params&)> change_params;
   std::function<void(detail::sm70::gemm_wide_params&)> change_wide_params;
+  std::function<void(detail::sm80::gemm_params&)> change_mma16_params;
   /// Row tiles of the kernel for many rows, which then runs whatever m is; 0: as qpn::gemm chooses.
   int wide_row_tiles = 0;
 };
@@ -215,6 +230,51 @@ emulated_call emulate_wide_kernel(gemm_plan<Format> const& plan, gemm_args const
                          });
 }
 
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                                   workspace_view workspace, emulator_memory& memory,
+                                   emulated_call_options const& options) {
+  detail::sm80::gemm_params params = detail::sm80::make_gemm_params<Operand>(plan, args, workspace);
+  if (options.change_mma16_params) options.change_mma16_params(params);
+  return emulate_program(
+      detail::row_blocks_of(args.m), params.ctas, params.split.slices * detail::warp_lanes,
+      detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory, options,
+      [&](program_lane& lane) { detail::sm80::gemm_program<Operand, RowTiles>(lane, params); });
+}
+
+template <class Operand, class Format>
+emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                            workspace_view workspace, emulator_memory& memory,
+                            emulated_call_options const& options) {
+  switch (route(plan, args.m).method) {
+    case gemm_method::mt1:
+      return emulate_mma16_kernel<Operand, 1>(plan, args, workspace, memory, options);
+    case gemm_method::mt2:
+      return emulate_mma16_kernel<Operand, 2>(plan, args, workspace, memory, options);
+    default: return emulate_mma16_kernel<Operand, 4>(plan, args, workspace, memory, options);
+  }
+}
+
+/// The kernels of layout sm80_mma16.
+template <class Format>
+emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                            workspace_view workspace, emulator_memory& memory,
+                            emulated_call_options const& options) {
+  using detail::sm80::weight_operand;
+  auto const run = [&](auto operand) {
+    return emulate_mma16<decltype(operand)>(plan, args, workspace, memory, options);
+  };
+  if constexpr (Format::id == format_id::nvfp4) {
+    return run(weight_operand<nvfp4, dtype::e2m1>{});
+  } else if constexpr (Format::id == format_id::fp8) {
+    return plan.layout.scale == scale_mode::block ? run(weight_operand<fp8, dtype::e4m3, true>{})
+                                                  : run(weight_operand<fp8, dtype::e4m3>{});
+  } else {
+    return plan.layout.code_type == dtype::f16 ? run(weight_operand<dense16, dtype::f16>{})
+                                               : run(weight_operand<dense16, dtype::bf16>{});
+  }
+}
+
 /// Runs qpn::gemm's kernel for a checked call on the emulator. Memory regions are registered here:
 /// the records as weights that are read once, all else by use.
 template <class Format>
@@ -263,8 +323,10 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   auto* const base = static_cast<std::byte*>(workspace.data);
   std::size_t const zero = std::max(plan.workspace_zero_bytes, workspace.zero_bytes);
   memory.add_region("tickets", base, zero, region_use::workspace | region_use::initialised);
-  memory.add_region("planes", base + zero, plan.workspace_bytes - plan.workspace_zero_bytes,
-                    region_use::workspace);
+  if (plan.workspace_bytes > plan.workspace_zero_bytes) {
+    memory.add_region("planes", base + zero, plan.workspace_bytes - plan.workspace_zero_bytes,
+                      region_use::workspace);
+  }
 
   auto const run = [&](auto operand) {
     using Operand = decltype(operand);
@@ -299,7 +361,9 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                         }
                       });
   };
-  if constexpr (Format::id == format_id::nvfp4) {
+  if (layout.id == layout_id::sm80_mma16) {
+    call = emulate_mma16(plan, args, workspace, memory, options);
+  } else if constexpr (Format::id == format_id::nvfp4) {
     run(weight_operand<nvfp4, dtype::e2m1>{});
   } else if constexpr (Format::id == format_id::fp8) {
     run(weight_operand<fp8, dtype::e4m3>{});

@@ -70,10 +70,6 @@ QPN_HD constexpr void decode_word(dense16, packed_layout const& layout, std::uin
   return value > f16_max ? f16_max : value < -f16_max ? -f16_max : value;
 }
 
-struct alignas(8) word2 {
-  std::uint32_t w[2];
-};
-
 /// Stores words at a multiple of 4 * Words bytes, or of 16 if that is less.
 template <int Words, class Lane>
 QPN_HD void store_words(Lane& lane, std::byte* at, std::uint32_t const (&words)[Words]) noexcept {
@@ -138,15 +134,14 @@ QPN_HD void dequantize_program(Lane& lane, dequantize_params const& p) noexcept 
   std::int64_t const k = at.step * record::k + at.word * record::codes_per_word;
   if (row < 0 || row >= p.rows || k >= layout.k) return;
 
-  std::byte const* const packed = p.weight.data + at.record_offset;
-  std::uint32_t const word =
-      lane.load_stream(reinterpret_cast<std::uint32_t const*>(packed + at.word_offset));
+  std::uint32_t const word = lane.load_stream(reinterpret_cast<std::uint32_t const*>(
+      p.weight.data + word_offset<Format>(layout, at.row, k)));
   float block_scale = 1.0f;
   if constexpr (Format::group_k != 0) {
     constexpr int words_per_group = Format::group_k / record::codes_per_word;
-    int const id = lane_of_weight_row(static_cast<int>(at.row % tile_n));
+    std::int64_t const group = at.step * record::scales_per_lane + at.word / words_per_group;
     auto const byte =
-        static_cast<std::uint8_t>(packed[record::scale_offset(id, at.word / words_per_group)]);
+        static_cast<std::uint8_t>(p.weight.data[scale_byte_offset(layout, at.row, group)]);
     block_scale = decode_f16(static_cast<std::uint16_t>(byte << 7)) * 0.0078125f;  // 2^-7
   }
   float values[record::codes_per_word];
@@ -154,7 +149,7 @@ QPN_HD void dequantize_program(Lane& lane, dequantize_params const& p) noexcept 
   float scale = p.factor;
   if (p.with_scales && layout.scale != scale_mode::none) {
     scale *=
-        lane.load(reinterpret_cast<float const*>(p.weight.data + scale_offset(layout, at.row)));
+        lane.load(reinterpret_cast<float const*>(p.weight.data + scale_offset(layout, at.row, k)));
   }
   QPN_UNROLL
   for (int i = 0; i < record::codes_per_word; ++i) values[i] *= scale;
@@ -165,9 +160,8 @@ QPN_HD void dequantize_program(Lane& lane, dequantize_params const& p) noexcept 
 template <class Format>
 [[nodiscard]] status check_dequantize(dequantize_params& p) noexcept {
   packed_layout const& layout = p.weight.layout;
-  if (layout.id != layout_id::sm70_quadpair || !is_valid(layout)) {
-    return {status_code::invalid_value, 0,
-            "dequantize: the weight has no valid sm70_quadpair layout"};
+  if (layout.id == layout_id::cpu_tile32 || !is_valid(layout)) {
+    return {status_code::invalid_value, 0, "dequantize: the weight has no valid layout for GPUs"};
   }
   if (layout.format != Format::id) {
     return {status_code::unsupported_format, 0, "dequantize: the layout has another format"};

@@ -47,13 +47,20 @@ struct epilogue_params {
   std::int64_t eligible_n = 0;  ///< columns at and beyond it are never chosen
 };
 
-[[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
-                                                       overflow_policy overflow) noexcept {
-  std::uint16_t const code = type == dtype::f16 ? encode_f16(value) : encode_bf16(value);
+/// The f16 or bf16 code of a value, or by the policy that of the largest number.
+[[nodiscard]] QPN_HD constexpr std::uint16_t saturate_16(std::uint16_t code, float value,
+                                                         dtype type,
+                                                         overflow_policy overflow) noexcept {
   std::uint16_t const infinity = type == dtype::f16 ? 0x7c00 : 0x7f80;
   bool const overflowed = (code & 0x7fffu) == infinity && is_finite(value);
   return overflowed && overflow == overflow_policy::saturate ? static_cast<std::uint16_t>(code - 1u)
                                                              : code;
+}
+
+[[nodiscard]] QPN_HD constexpr std::uint16_t encode_16(float value, dtype type,
+                                                       overflow_policy overflow) noexcept {
+  return saturate_16(type == dtype::f16 ? encode_f16(value) : encode_bf16(value), value, type,
+                     overflow);
 }
 
 [[nodiscard]] QPN_HD constexpr float decode_16(std::uint16_t code, dtype type) noexcept {
@@ -109,7 +116,11 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
   if (p.y_type == dtype::f32) {
     lane.store(static_cast<float*>(p.y) + at, value);
   } else {
-    lane.store(static_cast<std::uint16_t*>(p.y) + at, encode_16(value, p.y_type, p.overflow));
+    auto const code = p.y_type == dtype::f16
+                          ? static_cast<std::uint16_t>(lane.convert_half2(value, 0.0f))
+                          : encode_bf16(value);
+    lane.store(static_cast<std::uint16_t*>(p.y) + at,
+               saturate_16(code, value, p.y_type, p.overflow));
   }
 }
 

@@ -21,10 +21,13 @@
 //   shuffle_xor(v, mask)    v of lane ^ mask
 //   any(condition)          whether it holds in some lane of the warp
 //   mma_m8n8k4(d, a, b)     d += a b in the fragments of detail/quadpair_map.hpp
+//   mma_m16n8k16(d, a, b)   d += a b in the fragments of detail/mma16_map.hpp; sm_80 and newer
 //   multiply_half2(a, b), broadcast_low(a), broadcast_high(a), convert_half2(low, high)
 //   widen_low(pair), widen_high(pair)                     a half of a half2 in fp32
 //   fma(a, b, c)                                          a b + c, rounded once
 //   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register
+//   allow_next()            lets the stream's next kernel start, if it was launched to overlap
+//   wait_previous()         until the stream's kernels before have ended; sm_90 and newer
 //
 // sync_warp, shuffle_xor, any and mma_m8n8k4 want all lanes of the warp, sync_pair those of two
 // warps, sync_block the whole CTA.
@@ -34,6 +37,9 @@ namespace qpn::detail {
 /// What one lane loads or stores at once.
 struct alignas(16) word4 {
   std::uint32_t w[4];
+};
+struct alignas(8) word2 {
+  std::uint32_t w[2];
 };
 
 struct alignas(8) float2_pair {

@@ -21,6 +21,25 @@ template <class Params>
                           static_cast<std::size_t>(shared_bytes), stream);
 }
 
+/// The same as soon as the stream's last kernel allows it, which the new one must wait for.
+template <class Params>
+[[nodiscard]] static cudaError_t launch_overlapping(void (*kernel)(Params), dim3 grid, int threads,
+                                                    int shared_bytes, cudaStream_t stream,
+                                                    Params params) noexcept {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  void* arguments[] = {&params};
+  return cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
+}
+
 /// The status of a launch whose error is `error`.
 /// @param failed        static sentence where the launch failed
 /// @param not_compiled  static sentence where the program has no code for the device

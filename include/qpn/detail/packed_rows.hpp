@@ -66,7 +66,7 @@ QPN_HD inline void store_u16(std::byte* at, std::uint16_t value) noexcept {
   at[1] = static_cast<std::byte>(value >> 8);
 }
 
-// sm70_quadpair. A word's codes, in the order of k, between published row and word; k is that of
+// Layouts for GPUs. A word's codes, in the order of k, between published row and word; k is that of
 // the word's first code. Codes past the row's end are zero and are not written back. Host and
 // device pack with these.
 
@@ -156,31 +156,26 @@ template <class Format>
 
 /// Writes row `row` up to padded_k; null codes write a row of zeros.
 template <class Format>
-void pack_row_quadpair(packed_layout const& layout, std::byte const* codes,
-                       std::byte const* block_scales, std::int64_t row, std::byte* out) noexcept {
+void pack_row_records(packed_layout const& layout, std::byte const* codes,
+                      std::byte const* block_scales, std::int64_t row, std::byte* out) noexcept {
   using record = quadpair_record<Format>;
-  int const lane = lane_of_weight_row(static_cast<int>(row % tile_n));
-  std::int64_t const steps = layout.padded_k / record::k;
-  for (std::int64_t step = 0; step < steps; ++step) {
-    std::byte* const packed = out + record_offset<Format>(layout, row / tile_n, step);
-    for (int i = 0; i < record::words; ++i) {
-      std::int64_t const k = step * record::k + i * record::codes_per_word;
-      std::uint32_t const word = pack_word<Format>(layout, codes, block_scales, k);
-      std::memcpy(packed + record::word_offset(lane, i), &word, sizeof word);
-    }
-    for (int i = 0; i < record::scales_per_lane; ++i) {
-      std::int64_t const group = step * record::scales_per_lane + i;
-      packed[record::scale_offset(lane, i)] =
+  for (std::int64_t k = 0; k < layout.padded_k; k += record::codes_per_word) {
+    std::uint32_t const word = pack_word<Format>(layout, codes, block_scales, k);
+    std::memcpy(out + word_offset<Format>(layout, row, k), &word, sizeof word);
+  }
+  if constexpr (Format::group_k != 0) {
+    for (std::int64_t group = 0; group < layout.padded_k / Format::group_k; ++group) {
+      out[scale_byte_offset(layout, row, group)] =
           static_cast<std::byte>(pack_scale_byte(layout, codes, block_scales, group));
     }
   }
 }
 
-/// The inverse of pack_row_quadpair, in canonical form: block scales without signs. Null pointers
+/// The inverse of pack_row_records, in canonical form: block scales without signs. Null pointers
 /// are skipped.
 template <class Format>
-void unpack_row_quadpair(packed_weight const& weight, std::int64_t row, std::byte* codes,
-                         std::byte* block_scales) noexcept {
+void unpack_row_records(packed_weight const& weight, std::int64_t row, std::byte* codes,
+                        std::byte* block_scales) noexcept {
   using record = quadpair_record<Format>;
   packed_layout const& layout = weight.layout;
   for (std::int64_t k = 0; codes != nullptr && k < layout.k; k += record::codes_per_word) {
@@ -211,7 +206,7 @@ struct row_codec {
   if (layout.id == layout_id::cpu_tile32) return tile32;
   return visit_format<row_codec>(layout.format, tile32, [](auto format) noexcept -> row_codec {
     using Format = decltype(format);
-    return {pack_row_quadpair<Format>, unpack_row_quadpair<Format>};
+    return {pack_row_records<Format>, unpack_row_records<Format>};
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "qpn/config.hpp"
+#include "qpn/detail/mma16_map.hpp"
 #include "qpn/detail/quadpair_map.hpp"
 #include "qpn/detail/work_split.hpp"
 #include "qpn/format.hpp"
@@ -61,16 +62,23 @@ namespace qpn::detail {
   return layout.scales_offset + (line * scale_columns(layout) + column) * 4;
 }
 
-// sm70_quadpair: records, one for each tile and step of k. Format is that of the layout.
+// Layouts for GPUs: records, one for each 32 rows and step of k. Format is that of the layout.
 
-/// The record of a tile at a step; the two tiles of a group lie side by side.
+/// The record that holds a row's codes of a step: that of its tile, or of its strip.
 template <class Format>
 [[nodiscard]] QPN_HD constexpr std::int64_t record_offset(packed_layout const& layout,
-                                                          std::int64_t tile,
+                                                          std::int64_t row,
                                                           std::int64_t step) noexcept {
   using record = quadpair_record<Format>;
   std::int64_t const steps = layout.padded_k / record::k;
-  return layout.codes_offset + ((tile / 2 * steps + step) * 2 + tile % 2) * record::bytes;
+  std::int64_t index = 0;
+  if (layout.id == layout_id::sm80_mma16) {
+    index = mma16_strip(row) * steps + step;
+  } else {
+    std::int64_t const tile = row / tile_n;
+    index = (tile / 2 * steps + step) * 2 + tile % 2;
+  }
+  return layout.codes_offset + index * record::bytes;
 }
 
 /// The 32-bit word that holds code k of a row, k < padded_k.
@@ -78,10 +86,12 @@ template <class Format>
 [[nodiscard]] QPN_HD constexpr std::int64_t word_offset(packed_layout const& layout,
                                                         std::int64_t row, std::int64_t k) noexcept {
   using record = quadpair_record<Format>;
-  int const lane = lane_of_weight_row(static_cast<int>(row % tile_n));
   int const word = static_cast<int>(k % record::k) / record::codes_per_word;
-  return record_offset<Format>(layout, row / tile_n, k / record::k) +
-         record::word_offset(lane, word);
+  int const within =
+      layout.id == layout_id::sm80_mma16
+          ? mma16_record<Format>::word_offset(mma16_half(row), static_cast<int>(row % 16), word)
+          : record::word_offset(lane_of_weight_row(static_cast<int>(row % tile_n)), word);
+  return record_offset<Format>(layout, row, k / record::k) + within;
 }
 
 /// The scale byte of a group of 16 k of a row, group < padded_k / 16.
@@ -89,12 +99,16 @@ template <class Format>
                                                               std::int64_t row,
                                                               std::int64_t group) noexcept {
   using record = quadpair_record<nvfp4>;
-  int const lane = lane_of_weight_row(static_cast<int>(row % tile_n));
-  return record_offset<nvfp4>(layout, row / tile_n, group / record::scales_per_lane) +
-         record::scale_offset(lane, static_cast<int>(group % record::scales_per_lane));
+  int const in_record = static_cast<int>(group % record::scales_per_lane);
+  int const within =
+      layout.id == layout_id::sm80_mma16
+          ? mma16_record<nvfp4>::scale_offset(mma16_half(row), static_cast<int>(row % 16),
+                                              in_record)
+          : record::scale_offset(lane_of_weight_row(static_cast<int>(row % tile_n)), in_record);
+  return record_offset<nvfp4>(layout, row, group / record::scales_per_lane) + within;
 }
 
-/// How the CTAs share a weight.
+/// How the CTAs share a weight of layout sm70_quadpair.
 template <class Format>
 [[nodiscard]] constexpr work_split split_of(packed_layout const& layout) noexcept {
   return {layout.padded_n / (2 * tile_n), layout.padded_k / quadpair_record<Format>::k,

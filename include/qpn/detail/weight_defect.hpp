@@ -20,7 +20,7 @@ enum class weight_defect : std::uint8_t {
   none,
   nan_code,         ///< e4m3 code 0x7f or 0xff
   infinite_word,    ///< 16-bit weight that is infinite or NaN
-  large_bf16,       ///< bf16 weight that sm70_quadpair does not take
+  large_bf16,       ///< bf16 weight that layouts for GPUs do not take
   nan_block_scale,  ///< e4m3 block scale 0x7f or 0xff
   infinite_scale,   ///< fp32 scale that is infinite or NaN
   several_scales,   ///< unpack: one part, several tensor scales
@@ -36,9 +36,8 @@ enum class weight_defect : std::uint8_t {
     case weight_defect::infinite_word: what = "prepack: 16-bit weight is infinite or NaN"; break;
     case weight_defect::large_bf16:
       what =
-          "prepack: bf16 weight of 255.875 or more: the kernels of layout sm70_quadpair multiply "
-          "it "
-          "by 2^8 into fp16";
+          "prepack: bf16 weight of 255.875 or more: the kernels of layouts for GPUs multiply it by "
+          "2^8 into fp16";
       break;
     case weight_defect::nan_block_scale:
       what = "prepack: block scale is NaN (e4m3 0x7f or 0xff); the column is that of the scale";
@@ -70,8 +69,7 @@ enum class weight_defect : std::uint8_t {
   std::uint16_t const word = load_u16(codes + 2 * k);
   std::uint32_t const exponent = layout.code_type == dtype::f16 ? 0x7c00u : 0x7f80u;
   if ((word & exponent) == exponent) return weight_defect::infinite_word;
-  bool const becomes_half =
-      layout.id == layout_id::sm70_quadpair && layout.code_type == dtype::bf16;
+  bool const becomes_half = layout.id != layout_id::cpu_tile32 && layout.code_type == dtype::bf16;
   return becomes_half && !bf16_fits_half(word) ? weight_defect::large_bf16 : weight_defect::none;
 }
 

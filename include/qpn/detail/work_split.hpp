@@ -12,7 +12,7 @@ namespace qpn::detail {
 /// units [c * units / ctas, (c + 1) * units / ctas). The sizes of two CTAs differ by one unit at
 /// most. The split depends on the weight and its layout alone, never on m.
 ///
-/// 1 <= ctas <= units, and units * ctas fits int64: true of every valid sm70_quadpair layout.
+/// 1 <= ctas <= units, and units * ctas fits int64: true of every valid layout for GPUs.
 struct work_split {
   std::int64_t tile_groups = 0;
   std::int64_t steps = 0;  ///< of one tile group

@@ -52,7 +52,7 @@ namespace detail {
   return e2m1_at(byte_at(code, 0), k) * static_cast<double>(decode_e4m3(block));
 }
 
-/// The word with code k of a row; layout sm70_quadpair.
+/// The word with code k of a row; layouts for GPUs.
 template <class Format>
 [[nodiscard]] std::uint32_t word_at(packed_weight const& weight, std::int64_t row,
                                     std::int64_t k) noexcept {
@@ -62,9 +62,9 @@ template <class Format>
   return word;
 }
 
-/// Weight (row, k) without its fp32 scale; layout sm70_quadpair.
-[[nodiscard]] inline double quadpair_at(packed_weight const& weight, std::int64_t row,
-                                        std::int64_t k) noexcept {
+/// Weight (row, k) without its fp32 scale; layouts for GPUs.
+[[nodiscard]] inline double record_at(packed_weight const& weight, std::int64_t row,
+                                      std::int64_t k) noexcept {
   packed_layout const& layout = weight.layout;
   if (layout.format == format_id::dense16) {
     std::uint16_t codes[2] = {};
@@ -108,7 +108,7 @@ template <class Format>
                                       std::int64_t k) noexcept {
   packed_layout const& layout = weight.layout;
   double const value = layout.id == layout_id::cpu_tile32 ? detail::tile32_at(weight, row, k)
-                                                          : detail::quadpair_at(weight, row, k);
+                                                          : detail::record_at(weight, row, k);
   if (layout.scale == scale_mode::none) return value;
   return value * static_cast<double>(qpn::detail::stored_scale(weight, row, k / scale_block));
 }

@@ -228,7 +228,7 @@ TEST(gemm_program_patterns, every_f16_and_every_bf16_that_the_kernel_holds_is_ex
 
 TEST(gemm_program_patterns, every_finite_activation_is_exact) {
   constexpr std::int64_t size = 512;
-  quadpair_weight weight(identity_weight(size), 2);
+  packed_gpu_weight weight(identity_weight(size), 2);
   for (std::uint32_t first = 0; first < 65536; first += 16 * size) {
     std::vector<std::uint16_t> x;
     for (std::uint32_t i = 0; i < 16 * size; ++i) {
@@ -243,8 +243,8 @@ TEST(gemm_program_patterns, every_finite_activation_is_exact) {
 TEST(gemm_program, calls_of_several_plans_may_share_a_workspace) {
   random_source random(21);
   // The first has more tickets, the second more planes; both have tile groups that CTAs share.
-  quadpair_weight wide(published_weight(all_weight_kinds[0], {700}, 576, random), 2);
-  quadpair_weight deep(published_weight(all_weight_kinds[2], {130}, 2000, random), 4);
+  packed_gpu_weight wide(published_weight(all_weight_kinds[0], {700}, 576, random), 2);
+  packed_gpu_weight deep(published_weight(all_weight_kinds[2], {130}, 2000, random), 4);
   workspace_needs needs;
   gemm_plan<nvfp4> wide_plan;
   gemm_plan<fp8> deep_plan;

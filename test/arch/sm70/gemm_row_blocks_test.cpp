@@ -268,7 +268,7 @@ template <class Format>
 void expect_one_read_for_each_row_block(weight_kind kind, std::int64_t n, std::int64_t k,
                                         bool paired) {
   random_source random(41);
-  quadpair_weight weight(published_weight(kind, {n}, k, random), 2);
+  packed_gpu_weight weight(published_weight(kind, {n}, k, random), 2);
   gemm_plan<Format> plan;
   ASSERT_TRUE(make_gemm_plan(weight.layout, {}, volta_v100(), plan).ok());
   EXPECT_EQ(detail::split_of<Format>(weight.layout).halves_alike(), paired);

@@ -89,7 +89,7 @@ bool weights_are_read_once_a_row_block(wide_case const& c, packed_layout const& 
 template <class Format>
 wide_result run(wide_case c, std::vector<std::uint16_t> const* given_x = nullptr) {
   random_source random(c.seed);
-  quadpair_weight weight(published_weight(c.kind, {c.n}, c.k, random), 3);
+  packed_gpu_weight weight(published_weight(c.kind, {c.n}, c.k, random), 3);
   wide_x const x(c, random, given_x);
   wide_result result;
   int complaints = 0;
@@ -313,7 +313,7 @@ TEST_P(every_weight_kind, gives_the_columns_of_the_weight_for_an_identity) {
     wide_result const result = run_any(c, &x);
     ASSERT_EQ(result.problems, "");
     random_source random(c.seed);
-    quadpair_weight const weight(published_weight(c.kind, {c.n}, c.k, random), 3);
+    packed_gpu_weight const weight(published_weight(c.kind, {c.n}, c.k, random), 3);
     for (std::int64_t i = 0; i < c.m; ++i) {
       for (std::int64_t j = 0; j < c.n; ++j) {
         double const exact = weight.values[static_cast<std::size_t>(j * c.k + i)];

@@ -106,7 +106,7 @@ TEST_P(gemv_weight_kind, adds_the_fmas_of_each_warp_in_the_order_of_k) {
   ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
 
   random_source again(c.seed);
-  quadpair_weight weight(published_weight(c.kind, {c.n}, c.k, again), c.sm_count);
+  packed_gpu_weight weight(published_weight(c.kind, {c.n}, c.k, again), c.sm_count);
   ASSERT_EQ(weight.layout.ctas, 1);
   for (std::int64_t i = 0; i < c.m; ++i) {
     for (std::int64_t j = 0; j < c.n; ++j) {
@@ -286,7 +286,7 @@ TEST(gemv_program_patterns, every_f16_and_every_bf16_that_the_kernel_holds_is_ex
 
 TEST(gemv_program_patterns, every_finite_activation_is_exact) {
   constexpr std::int64_t size = 2048;
-  quadpair_weight weight(identity_weight(size), 4);
+  packed_gpu_weight weight(identity_weight(size), 4);
   std::vector<std::uint16_t> x;
   for (std::uint32_t code = 0; code < 65536; ++code) {
     x.push_back((code & 0x7c00u) == 0x7c00u ? std::uint16_t{0} : static_cast<std::uint16_t>(code));

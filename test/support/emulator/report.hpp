@@ -33,7 +33,7 @@ struct emulation_report {
 
   std::vector<std::string> errors;  ///< The first 20, each one sentence.
   std::int64_t error_count = 0;     ///< All of them.
-  std::int64_t mma_count = 0;       ///< m8n8k4 instructions, one for all lanes of a warp.
+  std::int64_t mma_count = 0;       ///< mma instructions, one for all lanes of a warp.
 
   [[nodiscard]] bool ok() const { return error_count == 0; }
 

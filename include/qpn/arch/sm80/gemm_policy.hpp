@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include "qpn/detail/slice_split.hpp"
+#include "qpn/format.hpp"
+
+namespace qpn::detail::sm80 {
+
+/// What a kernel takes of a multiprocessor: so little that many warps are resident, whose loads are
+/// on their way together, and so much that nothing spills in a loop. Sums and their order do not
+/// depend on it.
+template <class Operand, int RowTiles>
+struct gemm_policy {
+  static constexpr int registers = RowTiles > 1                                      ? 128
+                                   : Operand::block_scales                           ? 112
+                                   : std::is_same_v<typename Operand::format, nvfp4> ? 80
+                                                                                     : 96;
+  /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
+  static constexpr int records =
+      RowTiles == 4 || (RowTiles == 2 && Operand::block_scales) ? 2 : Operand::batch;
+
+  static_assert(registers * 32 * max_slices <= 65536, "a CTA of the most slices must fit");
+};
+
+}  // namespace qpn::detail::sm80

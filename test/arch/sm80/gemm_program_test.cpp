@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "qpn/arch/sm80/gemm_program.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/emulated_case.hpp"
+
+// The lane program of layout sm80_mma16.
+
+namespace qpn::test {
+namespace {
+
+/// A case for an H200 with so few multiprocessors that a strip has 4 to 8 slices.
+gemm_case mma16_case() {
+  gemm_case c;
+  c.device = hopper_h200();
+  return c;
+}
+
+class mma16_weight_kind : public testing::TestWithParam<weight_kind> {};
+INSTANTIATE_TEST_SUITE_P(mma16_program, mma16_weight_kind, testing::ValuesIn(cpu_weight_kinds),
+                         [](auto const& tested) { return to_string(tested.param); });
+
+TEST_P(mma16_weight_kind, matches_fp64_on_ragged_shapes) {
+  std::uint64_t seed = 100;
+  for (std::int64_t n : {1, 24, 64, 130}) {
+    for (std::int64_t k : {16, 80, 256, 272, 1040}) {
+      for (std::int64_t m : {1, 7, 9, 16, 24, 33}) {
+        if (m > 9 && n != 130 && k != 272) continue;
+        gemm_case c = mma16_case();
+        c.kind = GetParam();
+        c.m = m;
+        c.n = n;
+        c.k = k;
+        c.sm_count = static_cast<int>(1 + seed % 5);
+        c.problem.y_type = seed % 3 == 0 ? dtype::f32 : seed % 3 == 1 ? dtype::f16 : dtype::bf16;
+        c.seed = seed++;
+        gemm_result const result = run_any(c);
+        ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
+      }
+    }
+  }
+}
+
+TEST_P(mma16_weight_kind, keeps_the_bits_of_a_row_for_every_m_and_place) {
+  gemm_case c = mma16_case();
+  c.kind = GetParam();
+  c.n = 66;
+  c.k = 592;
+  c.problem.y_type = dtype::f32;
+  c.seed = 7;
+  random_source random(8);
+  std::vector<std::uint16_t> row;
+  for (std::int64_t k = 0; k < c.k; ++k) row.push_back(encode_f16(random.normal()));
+  c.m = 1;
+  gemm_result const alone = run_any(c, &row);
+  ASSERT_TRUE(alone.problems.empty()) << joined(alone.problems);
+  // Every m for one kind of each operand.
+  bool const every = c.kind.scale != scale_mode::channel && c.kind.dense_type == dtype::f16;
+  for (std::int64_t m = 1; m <= 96; m += m < 18 && every ? 1 : 13) {
+    std::int64_t const place = m * 5 % m == 0 ? m - 1 : m * 5 % m;
+    std::vector<std::uint16_t> x;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t k = 0; k < c.k; ++k) {
+        x.push_back(i == place ? row[static_cast<std::size_t>(k)]
+                               : encode_f16(1000.0F * random.normal()));
+      }
+    }
+    c.m = m;
+    c.options.seed = static_cast<std::uint64_t>(m);
+    c.options.resident = 1 + static_cast<int>(m % 3);
+    gemm_result const among = run_any(c, &x);
+    ASSERT_TRUE(among.problems.empty()) << joined(among.problems);
+    EXPECT_EQ(std::memcmp(alone.y.data(), among.y.data() + place * c.n,
+                          static_cast<std::size_t>(c.n) * sizeof(float)),
+              0)
+        << c.text() << " place " << place;
+  }
+}
+
+TEST_P(mma16_weight_kind, x_read_by_words_and_by_elements_gives_the_same_bits) {
+  gemm_case c = mma16_case();
+  c.kind = GetParam();
+  c.m = 5;
+  c.n = 64;
+  c.k = 768;
+  c.problem.y_type = dtype::f32;
+  c.seed = 12;
+  gemm_result const by_words = run_any(c);
+  c.x_misaligned = true;
+  gemm_result const by_elements = run_any(c);
+  ASSERT_TRUE(by_words.problems.empty()) << joined(by_words.problems);
+  ASSERT_TRUE(by_elements.problems.empty()) << joined(by_elements.problems);
+  EXPECT_EQ(by_words.y, by_elements.y);
+}
+
+TEST_P(mma16_weight_kind, takes_outliers_up_to_6e4) {
+  for (std::int64_t m : {3, 40}) {
+    gemm_case c = mma16_case();
+    c.kind = GetParam();
+    c.m = m;
+    c.n = 96;
+    c.k = 400;
+    c.outlier = 5e4F;
+    c.problem.y_type = dtype::f32;
+    c.seed = 31 + static_cast<std::uint64_t>(m);
+    gemm_result const result = run_any(c);
+    EXPECT_TRUE(result.problems.empty()) << joined(result.problems);
+  }
+}
+
+TEST(mma16_program, reads_x_of_any_alignment_and_stride) {
+  std::uint64_t seed = 500;
+  for (weight_kind kind : cpu_weight_kinds) {
+    for (std::int64_t gap : {0, 1, 8, 1000}) {
+      for (bool misaligned : {false, true}) {
+        gemm_case c = mma16_case();
+        c.kind = kind;
+        c.m = 1 + static_cast<std::int64_t>(seed % 5) * 9;
+        c.n = 70;
+        // nvfp4 has k in groups of 16; the others end anywhere.
+        c.k = kind.format == format_id::nvfp4 ? 208 : 201 + static_cast<std::int64_t>(seed % 7);
+        c.x_gap = gap;
+        c.x_misaligned = misaligned;
+        c.seed = seed++;
+        gemm_result const result = run_any(c);
+        EXPECT_TRUE(result.problems.empty()) << joined(result.problems);
+      }
+    }
+  }
+}
+
+TEST(mma16_program, every_interleaving_of_warps_and_ctas_gives_the_same_bits) {
+  gemm_case c = mma16_case();
+  c.n = 200;
+  c.k = 1600;
+  c.m = 11;
+  c.sm_count = 4;
+  c.problem.y_type = dtype::f32;
+  c.problem.candidates = 3;
+  c.problem.max_m = gemm_candidates_max_m;
+  c.seed = 3;
+  std::optional<gemm_result> first;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    c.options.seed = seed;
+    c.options.resident = 1 + static_cast<int>(seed % 5);
+    gemm_result const result = run_any(c);
+    ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
+    if (!first) first = result;
+    EXPECT_EQ(first->y, result.y) << "schedule seed " << seed;
+    EXPECT_EQ(first->ids, result.ids) << "schedule seed " << seed;
+  }
+}
+
+TEST(mma16_program, adds_bias_and_residual_and_multiplies_gate_by_up) {
+  std::uint64_t seed = 60;
+  for (weight_kind kind : cpu_weight_kinds) {
+    for (bool gate : {false, true}) {
+      gemm_case c = mma16_case();
+      c.kind = kind;
+      c.m = 5 + static_cast<std::int64_t>(seed % 9) * 3;
+      c.n = 128;
+      c.k = 96;
+      c.sm_count = 1 + static_cast<int>(seed % 3);
+      c.bias = true;
+      c.residual = true;
+      c.problem.y_type = dtype::f32;
+      c.problem.act = gate ? activation::silu_gate : activation::none;
+      c.seed = seed++;
+      gemm_result const result = run_any(c);
+      EXPECT_TRUE(result.problems.empty()) << joined(result.problems);
+    }
+  }
+}
+
+TEST(mma16_program, candidates_are_those_of_the_stored_row) {
+  std::uint64_t seed = 0;
+  for (int candidates : {1, 2, 40, 64}) {
+    for (std::int64_t m : {1, 8, 13, 70}) {
+      if (candidates > 1 && m > gemm_candidates_max_m) continue;
+      gemm_case c = mma16_case();
+      c.kind = cpu_weight_kinds[seed % std::size(cpu_weight_kinds)];
+      c.m = m;
+      c.n = 500;  // 16 strips for 8 CTAs
+      c.k = 320;
+      c.first_id = static_cast<std::int32_t>(seed * 1000);
+      c.id_limit = c.first_id + 480;
+      c.problem.y_type = dtype::f32;
+      c.problem.candidates = candidates;
+      c.problem.max_m = candidates > 1 ? gemm_candidates_max_m : gemm_max_m;
+      c.options.seed = seed;
+      c.options.resident = 3;
+      c.seed = 40 + seed++;
+      gemm_result const result = run_any(c);
+      EXPECT_TRUE(result.problems.empty()) << joined(result.problems);
+    }
+  }
+}
+
+TEST(mma16_program, a_nan_in_x_stays_in_its_row) {
+  gemm_case c = mma16_case();
+  c.m = 3;
+  c.n = 64;
+  c.k = 128;
+  c.problem.candidates = 1;
+  c.problem.y_type = dtype::f32;
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(c.m * c.k), 0x3c00);
+  x[static_cast<std::size_t>(c.k + 5)] = 0x7e00;
+  gemm_result const result = run_any(c, &x);
+  EXPECT_TRUE(result.problems.empty()) << joined(result.problems);
+  EXPECT_TRUE(std::isnan(result.values[1]));
+  EXPECT_FALSE(std::isnan(result.values[0]));
+  EXPECT_FALSE(std::isnan(result.values[2]));
+}
+
+TEST(mma16_program_patterns, every_code_with_every_scale_is_exact) {
+  device_info const device = hopper_h200();
+  expect_exact_weights<nvfp4>(every_block_scale(), {}, device);
+  expect_exact_weights<fp8>(every_e4m3_code(), {}, device);
+  expect_exact_weights<dense16>(every_16_bit_weight(dtype::f16), {}, device);
+  expect_exact_weights<dense16>(every_16_bit_weight(dtype::bf16), {}, device);
+}
+
+/// Counts the loads before wait_previous, and how often that is called.
+class overlap_lane : public program_lane {
+ public:
+  using program_lane::program_lane;
+  [[nodiscard]] detail::word4 load_stream(detail::word4 const* p) override {
+    weights_before += waits == 0 ? 1 : 0;
+    return program_lane::load_stream(p);
+  }
+  [[nodiscard]] std::uint16_t load(std::uint16_t const* p) override {
+    EXPECT_EQ(waits, 1) << "x is read before the kernel before has ended";
+    return program_lane::load(p);
+  }
+  void allow_next() override { ++allowed; }
+  void wait_previous() override { ++waits; }
+
+  int weights_before = 0;
+  int allowed = 0;
+  int waits = 0;
+};
+
+TEST(mma16_program, an_overlapping_launch_waits_once_on_every_path_after_its_first_weights) {
+  for (std::int64_t k : {48, 1024}) {  // no slice by words; several
+    gemm_case c = mma16_case();
+    c.m = 2;
+    c.n = 500;
+    c.k = k;
+    c.problem.candidates = 1;  // more strips than CTAs
+    std::deque<overlap_lane> lanes;
+    c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
+      return lanes.emplace_back(lane);
+    };
+    c.options.change_mma16_params = [](detail::sm80::gemm_params& p) { p.overlap_previous = true; };
+    gemm_result const result = run_any(c);
+    ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
+    for (overlap_lane const& lane : lanes) {
+      EXPECT_EQ(lane.waits, 1);
+      EXPECT_EQ(lane.allowed, 1);
+      EXPECT_EQ(lane.weights_before, k == 48 ? 0 : 4);  // two halves of two records
+    }
+  }
+}
+
+/// k ends inside a record of the last slice, and CTAs have several strips.
+gemm_case mutant_case() {
+  gemm_case c = mma16_case();
+  c.m = 12;
+  c.n = 320;
+  c.k = 1488;
+  c.problem.candidates = 2;
+  c.problem.max_m = gemm_candidates_max_m;
+  c.problem.y_type = dtype::f32;
+  c.seed = 5;
+  c.options.resident = 3;
+  return c;
+}
+
+TEST(mma16_program_mutants, the_program_itself_has_no_problem) {
+  EXPECT_EQ(joined(problems_of_mutant(mutant_case(), {"none"})), "");
+}
+
+TEST(mma16_program_mutants, a_dropped_barrier_is_found_wherever_it_is) {
+  // The sums of a strip, before those of the next one, those; then the ticket's two.
+  for (int which = 0; which < 5; ++which) {
+    mutation how{"barrier"};
+    how.drop_sync_block = which;
+    EXPECT_FALSE(problems_of_mutant(mutant_case(), how).empty())
+        << "barrier " << which << " can go unnoticed";
+  }
+  gemm_case many_rows = mutant_case();  // with a barrier between two pairs of row tiles
+  many_rows.m = 30;
+  many_rows.problem = {};
+  for (int which = 0; which < 3; ++which) {
+    mutation how{"barrier"};
+    how.drop_sync_block = which;
+    EXPECT_FALSE(problems_of_mutant(many_rows, how).empty())
+        << "barrier " << which << " can go unnoticed";
+  }
+}
+
+TEST(mma16_program_mutants, each_other_mutant_is_found) {
+  mutation fence{"no fence"};
+  fence.drop_fence = true;
+  mutation ticket{"lost ticket"};
+  ticket.lose_ticket = true;
+  mutation lanes{"swapped rows of x"};
+  lanes.swap_lanes = true;
+  mutation rows{"swapped weight rows"};
+  rows.swap_rows = true;
+  mutation halves{"scale of the other half"};
+  halves.swap_scale_halves = true;
+  mutation scales{"scale of another row"};
+  scales.rotate_scales = true;
+  mutation shuffle{"key of another lane"};
+  shuffle.shuffle_change = 1;
+  mutation longer{"k tail one too long"};
+  longer.k_change = 1;
+  mutation shorter{"k tail one too short"};
+  shorter.k_change = -1;
+  for (mutation const& how :
+       {fence, ticket, lanes, rows, halves, scales, shuffle, longer, shorter}) {
+    EXPECT_FALSE(problems_of_mutant(mutant_case(), how).empty()) << how.name << " goes unnoticed";
+  }
+}
+
+}  // namespace
+}  // namespace qpn::test
