@@ -11,6 +11,7 @@
 #include "qpn/arch/sm80/gemm_kernel.cuh"
 #include "qpn/arch/sm80/gemm_params.hpp"
 #include "qpn/arch/sm90/gemm_kernel.cuh"
+#include "qpn/arch/sm90/gemm_wide_launch.cuh"
 #include "qpn/detail/launch.cuh"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
@@ -85,8 +86,15 @@ template <class Operand, class Format>
   switch (route(plan, args.m).method) {
     case gemm_method::mt1: return launch_mma16<Operand, 1>(plan, args, workspace, stream);
     case gemm_method::mt2: return launch_mma16<Operand, 2>(plan, args, workspace, stream);
-    default: return launch_mma16<Operand, 4>(plan, args, workspace, stream);
+    case gemm_method::wide:
+      // Plans have no fused kernel for the other operands.
+      if constexpr (Operand::format::code_bits <= 8 && !Operand::block_scales) {
+        return gemm_outcome(sm90::launch_gemm_wide<Operand>(plan, args, workspace, stream));
+      }
+      break;
+    default: break;
   }
+  return launch_mma16<Operand, 4>(plan, args, workspace, stream);
 }
 
 template <class Format>
@@ -163,10 +171,12 @@ template <class Format>
 /// Bits: a row of y depends on that row of x (and of the residual), on the weight and its layout
 /// and on the plan's algorithm only; not on the row's place, on other rows, or on timing; and not
 /// on m as long as m stays on one side of gemm_max_m. Beyond it another kernel adds in another
-/// order, and so does simt. NaN and infinities in x spread to their row alone.
+/// order, on sm_90 in one that also depends on m, and so does simt. NaN and infinities in x spread
+/// to their row alone.
 ///
-/// Where m is above gemm_max_m the workspace must be as large, and is not used. Calls that the plan
-/// sends through dequantised panels (gemm_problem::dense_bytes) are for gemm_dense.
+/// Where m is above gemm_max_m the workspace must be as large; kernels of sm_70 do not use it,
+/// those of sm_90 order x in it. Calls that the plan sends through dequantised panels
+/// (gemm_problem::dense_bytes) are for gemm_dense.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
 /// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls

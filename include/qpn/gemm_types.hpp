@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/arch/sm90/gemm_wide_plan.hpp"
 #include "qpn/candidates.hpp"
 #include "qpn/detail/alignment.hpp"
 #include "qpn/detail/dense_panels.hpp"
@@ -78,6 +79,7 @@ struct gemm_plan {
   packed_layout layout;
   gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
+  bool fused_wide = true;        ///< a fused kernel takes m above gemm_max_m; else panels alone
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
@@ -241,9 +243,13 @@ template <class Format>
 }
 
 /// Rows from which on panels are taken where the caller offers some. On Volta that is an estimate,
-/// not a measurement: docs/sm70_gemm_wide.md. Where m8n8k4 is emulated any GEMM is faster.
-[[nodiscard]] constexpr std::int64_t default_dense_min_m(bool emulated) noexcept {
-  return emulated ? gemm_max_m + 1 : 2048;
+/// not a measurement: docs/sm70_gemm_wide.md; on Hopper docs/sm90_gemm_wide.md has it. Where m8n8k4
+/// is emulated any GEMM is faster.
+template <class Format>
+[[nodiscard]] constexpr std::int64_t default_dense_min_m(gemm_plan<Format> const& plan) noexcept {
+  return plan.emulated || !plan.fused_wide ? gemm_max_m + 1
+         : plan.arch == gemm_arch::sm70    ? 2048
+                                           : 4096;
 }
 
 /// What a plan with rows beyond the narrow kernels must keep, and its panels.
@@ -256,14 +262,11 @@ template <class Format>
     return {status_code::invalid_shape, 0,
             "gemm plan: dense_min_m must be above gemm_max_m, or 0 for the device's own"};
   }
-  // The kernel for many rows is one of sm70.
-  bool const panels_only = plan.arch != gemm_arch::sm70;
-  plan.dense_min_m = problem.dense_min_m != 0 ? problem.dense_min_m
-                                              : default_dense_min_m(plan.emulated || panels_only);
+  plan.dense_min_m = problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan);
   if (problem.max_m <= gemm_max_m) return {};
-  if (panels_only && (problem.dense_bytes == 0 || plan.dense_min_m != gemm_max_m + 1)) {
+  if (!plan.fused_wide && (problem.dense_bytes == 0 || plan.dense_min_m != gemm_max_m + 1)) {
     return {status_code::invalid_shape, 0,
-            "gemm plan: layout sm80_mma16 takes max_m above gemm_max_m through panels alone: give "
+            "gemm plan: this weight takes max_m above gemm_max_m through panels alone: give "
             "dense_bytes and dense_min_m 0"};
   }
   if (problem.candidates != 0) {
@@ -278,7 +281,18 @@ template <class Format>
     return {status_code::invalid_shape, 0,
             "gemm plan: max_m by n are more than 2^31 - 1 blocks of 64 rows by 256 columns"};
   }
-  if (problem.dense_bytes == 0 || problem.max_m < plan.dense_min_m) return {};
+  bool const with_panels = problem.dense_bytes != 0 && problem.max_m >= plan.dense_min_m;
+  std::int64_t const fused_m = with_panels ? plan.dense_min_m - 1 : problem.max_m;
+  if (plan.fused_wide && plan.arch == gemm_arch::sm90 && fused_m > gemm_max_m) {
+    if (sm90::wide_steps(layout) > most_blocks / (sm90::wide_padded_m(fused_m) / 8)) {
+      return {status_code::invalid_shape, 0,
+              "gemm plan: max_m by k are more than 2^31 - 1 blocks of 8 rows by 64 k"};
+    }
+    std::size_t const bytes =
+        plan.workspace_zero_bytes + sm90::wide_workspace_bytes(layout, fused_m);
+    if (bytes > plan.workspace_bytes) plan.workspace_bytes = bytes;
+  }
+  if (!with_panels) return {};
   plan.panel_rows = choose_panel_rows(layout, problem.max_m, problem.dense_bytes);
   if (plan.panel_rows == 0) {
     return {status_code::workspace_too_small, 0,
@@ -386,9 +400,10 @@ template <class Format>
 ///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
 ///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
 ///         silu_gate with candidates or n not a multiple of 64, dense_min_m not above gemm_max_m,
-///         or with layout sm80_mma16 n above 2097088, simt, or max_m above gemm_max_m without
-///         panels for every m above it; workspace_too_small: dense_bytes for less than 64 rows of
-///         a panel; unsupported_arch: compute capability below 70, for layout sm80_mma16 below 80
+///         or with layout sm80_mma16 n above 2097088, simt, or max_m above gemm_max_m for a weight
+///         without fused kernel (detail::sm90::has_wide) or panels for every m above it;
+///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
+///         compute capability below 70, for layout sm80_mma16 below 80
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
@@ -442,6 +457,7 @@ template <class Format>
               : device.compute_capability >= 90 ? gemm_arch::sm90
                                                 : gemm_arch::sm80;
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
+  plan.fused_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
   plan.sm_count = device.sm_count;
   detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;
