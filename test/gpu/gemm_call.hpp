@@ -46,13 +46,13 @@ namespace qpn::test {
 class gpu_weight {
  public:
   /// @param sm_count  multiprocessors that the layout is for; 0: those of the GPU
-  explicit gpu_weight(published_weight published, int sm_count = 0)
+  explicit gpu_weight(published_weight published, int sm_count = 0, layout_id id = tested_layout())
       : published_(std::move(published)), views_(published_.views()) {
     packed_layout const& from = published_.layout();
     device_info device = test_device();
     if (sm_count != 0) device.sm_count = sm_count;
     require(make_packed_layout(from.format, from.scale, from.n, from.k, from.code_type, device,
-                               tested_layout(), layout_));
+                               id, layout_));
     packed_.resize(static_cast<std::size_t>(layout_.total_bytes));
     require(prepack(layout_, views_.data(), views_.size(), packed_.data()));
     memory_.emplace(packed_.size());
@@ -87,10 +87,17 @@ class gpu_weight {
 
 /// Random bytes; with more than one tile, two matrices with scales of their own.
 [[nodiscard]] inline gpu_weight random_weight(weight_kind kind, std::int64_t n, std::int64_t k,
-                                              random_source& random, int sm_count = 0) {
+                                              random_source& random, int sm_count = 0,
+                                              layout_id id = tested_layout()) {
   std::vector<std::int64_t> rows{n};
   if (n > tile_n) rows = {tile_n, n - tile_n};
-  return gpu_weight(published_weight(kind, rows, k, random), sm_count);
+  return gpu_weight(published_weight(kind, rows, k, random), sm_count, id);
+}
+
+/// The same in the only layout that gemm_algorithm::simt reads.
+[[nodiscard]] inline gpu_weight random_simt_weight(weight_kind kind, std::int64_t n, std::int64_t k,
+                                                   random_source& random, int sm_count = 0) {
+  return random_weight(kind, n, k, random, sm_count, layout_id::sm70_quadpair);
 }
 
 /// A plan and its workspace. Calls are those of gemm_dense where the problem offers panels.
