@@ -40,6 +40,7 @@ enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2 };
 ///   records          [padded_n / 64][padded_k / record k][2 tiles of the group][record bytes]
 ///   scales, tensor   [padded_n / 32] fp32
 ///   scales, channel  [padded_n] fp32
+///   scales, block    [padded_n / 32][k / 128, rounded up] fp32
 /// A record is what one warp reads for one tile and one step of k; those of a group's two tiles lie
 /// side by side, so that one pointer serves both. detail/quadpair_map.hpp says where a record's
 /// words are, detail/quadpair_codes.hpp what they hold:
@@ -232,10 +233,6 @@ template <class Place>
   if (sm_count < 1 || sm_count > max_sm_count) {
     return {status_code::invalid_value, 0, "packed layout: a device has 1 to 1024 multiprocessors"};
   }
-  if (scale == scale_mode::block) {
-    return {status_code::unsupported_format, 0,
-            "packed layout: sm70_quadpair has no block scales, which only cpu_tile32 takes"};
-  }
   return make_layout(format, scale, n, k, dense_type, out,
                      [sm_count](auto tag, packed_layout& layout) noexcept -> status {
                        return place_quadpair<decltype(tag)>(sm_count, layout);
@@ -263,9 +260,9 @@ template <class Place>
                              });
 }
 
-/// The same for a GPU: sm70_quadpair, which takes no block scales. Devices newer than Volta have no
-/// matrix instruction of its shape and run it emulated. The result depends on compute_capability
-/// and sm_count of `device` only.
+/// The same for a GPU: sm70_quadpair. Devices newer than Volta have no matrix instruction of its
+/// shape and run it emulated. The result depends on compute_capability and sm_count of `device`
+/// only.
 /// @return also unsupported_arch: compute capability below 70; invalid_value: sm_count is not in
 ///         1..1024; invalid_shape: more than 2^31 - 1 units of work
 [[nodiscard]] constexpr status make_packed_layout(format_id format, scale_mode scale,

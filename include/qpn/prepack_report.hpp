@@ -25,7 +25,8 @@ namespace detail {
 /// The places of a row, in the order in which prepack looks at them: its codes, its block scales
 /// and its fp32 scale.
 [[nodiscard]] QPN_HD constexpr std::int64_t places_of_row(packed_layout const& layout) noexcept {
-  return layout.k + block_scale_count(layout) + 1;
+  return layout.k + block_scale_count(layout) +
+         (layout.scale == scale_mode::block ? scale_columns(layout) : 1);
 }
 [[nodiscard]] QPN_HD constexpr std::int64_t block_scale_place(packed_layout const& layout,
                                                               std::int64_t group) noexcept {
@@ -36,7 +37,7 @@ namespace detail {
 }
 
 /// The value of prepack_report::first_defect for a defect at a place of a row (of the fused
-/// matrix). A valid sm70_quadpair layout has fewer than 2^44 places in all, so that the product is
+/// matrix). A valid layout for GPUs has fewer than 2^44 places in all, so that the product is
 /// small.
 [[nodiscard]] QPN_HD constexpr std::uint64_t defect_key(packed_layout const& layout,
                                                         std::int64_t row, std::int64_t place,
@@ -60,7 +61,9 @@ namespace detail {
   std::int64_t const place = at % detail::places_of_row(layout);
   std::int64_t const column = place < layout.k                      ? place
                               : place < detail::scale_place(layout) ? place - layout.k
-                                                                    : -1;
+                              : layout.scale == scale_mode::block
+                                  ? place - detail::scale_place(layout)
+                                  : -1;
   return detail::defect_status(static_cast<detail::weight_defect>(key & 7u), row, column);
 }
 

@@ -55,9 +55,12 @@ std::vector<float> rounded_weights(published_weight const& weight) {
     qpn::weight_part unscaled = part;
     unscaled.global_scale = 1.0f;
     unscaled.channel_scales = nullptr;
+    unscaled.scale_blocks = nullptr;
     for (std::int64_t row = 0; row < part.n; ++row) {
-      float const scale = layout.scale == scale_mode::none ? 1.0f : scale_of_row(layout, part, row);
       for (std::int64_t k = 0; k < layout.k; ++k) {
+        std::int64_t const column = layout.scale == scale_mode::block ? k / qpn::scale_block : 0;
+        float const scale =
+            layout.scale == scale_mode::none ? 1.0f : scale_of_row(layout, part, row, column);
         double const exact = qpn::reference::weight_at(layout, unscaled, row, k);
         values.push_back(static_cast<float>(exact) * scale);
       }

@@ -42,7 +42,7 @@ struct weight_piece {
   std::vector<std::int64_t> rows;
   while (left > 0) {
     std::int64_t n = random.integer(1, left);
-    if (scale == scale_mode::tensor && n < left) n = n < 32 ? left : n / 32 * 32;
+    if (is_kept_by_tile(scale) && n < left) n = n < 32 ? left : n / 32 * 32;
     rows.push_back(n);
     left -= n;
   }
@@ -58,7 +58,9 @@ struct weight_piece {
                                                    random_source& random) {
   std::vector<weight_part> const parts = weight.views();
   packed_layout const& layout = weight.layout();
-  std::int64_t const unit = layout.scale == scale_mode::tensor ? 32 : 1;
+  std::int64_t const unit = layout.scale == scale_mode::block    ? scale_block
+                            : layout.scale == scale_mode::tensor ? tile_n
+                                                                 : 1;
   std::vector<weight_piece> pieces;
   std::int64_t row = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -74,6 +76,9 @@ struct weight_piece {
       rows.codes = rows_at(part.codes, detail::published_row_bytes(layout));
       rows.block_scales = rows_at(part.block_scales, detail::block_scale_count(layout));
       if (part.channel_scales != nullptr) rows.channel_scales = part.channel_scales + first;
+      if (part.scale_blocks != nullptr) {
+        rows.scale_blocks = part.scale_blocks + first / scale_block * detail::scale_columns(layout);
+      }
       pieces.push_back({row + first, i, first, rows});
       first += count;
     }
@@ -102,6 +107,8 @@ inline void spoil(published_weight& weight, random_source& random) {
       float const bad = detail::bits_float(random.integer(0, 1) == 0 ? 0x7f800000u : 0xffc00001u);
       if (layout.scale == scale_mode::tensor) {
         part.global_scale = bad;
+      } else if (layout.scale == scale_mode::block) {
+        part.scale_blocks[any(part.scale_blocks)] = bad;
       } else {
         part.channel_scales[any(part.channel_scales)] = bad;
       }

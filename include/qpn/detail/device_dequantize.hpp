@@ -154,7 +154,7 @@ QPN_HD void dequantize_program(Lane& lane, dequantize_params const& p) noexcept 
   float scale = p.factor;
   if (p.with_scales && layout.scale != scale_mode::none) {
     scale *=
-        lane.load(reinterpret_cast<float const*>(p.weight.data + scale_offset(layout, at.row)));
+        lane.load(reinterpret_cast<float const*>(p.weight.data + scale_offset(layout, at.row, k)));
   }
   QPN_UNROLL
   for (int i = 0; i < record::codes_per_word; ++i) values[i] *= scale;

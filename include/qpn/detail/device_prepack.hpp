@@ -110,17 +110,23 @@ QPN_HD void prepack_scale(Lane& lane, prepack_params const& p, std::int64_t row,
                           bool published) noexcept {
   packed_layout const& layout = p.layout;
   std::int64_t const in_tile = row % tile_n;
+  std::int64_t const columns = scale_columns(layout);
   if (layout.scale == scale_mode::channel || in_tile == 0) {
-    float const scale = published ? scale_of_row(layout, p.rows, row - p.first_row) : 0.0f;
-    if (!is_finite(scale)) {
-      report_defect(lane, layout, p.report, row, scale_place(layout),
-                    weight_defect::infinite_scale);
+    std::int64_t const line = layout.scale == scale_mode::channel ? row : row / tile_n;
+    QPN_NO_UNROLL
+    for (std::int64_t column = 0; column < columns; ++column) {
+      float const scale =
+          published ? scale_of_row(layout, p.rows, row - p.first_row, column) : 0.0f;
+      if (!is_finite(scale)) {
+        report_defect(lane, layout, p.report, row, scale_place(layout) + column,
+                      weight_defect::infinite_scale);
+      }
+      store_scale(lane, p, line * columns + column, scale);
     }
-    store_scale(lane, p, layout.scale == scale_mode::channel ? row : row / tile_n, scale);
     return;
   }
-  // Tensor scales: the other rows of the last tile zero what is left of the section.
-  std::int64_t const index = row / tile_n + in_tile;
+  // Scales of tiles: the other rows of the last tile zero what is left of the section.
+  std::int64_t const index = (row / tile_n + 1) * columns + in_tile - 1;
   bool const in_last_tile = row / tile_n == layout.padded_n / tile_n - 1;
   if (in_last_tile && index < (layout.total_bytes - layout.scales_offset) / 4) {
     store_scale(lane, p, index, 0.0f);
@@ -194,24 +200,37 @@ struct unpack_params {
   prepack_report* report = nullptr;
 };
 
-/// Reads the fp32 scale of a row back. Rows of one part have one tensor scale.
+/// Reads the fp32 scales of a row back. Rows of one part have one tensor scale, those of a block of
+/// 128 one in each column.
 template <class Lane>
 QPN_HD void unpack_scale(Lane& lane, unpack_params const& p, std::int64_t row) noexcept {
   packed_layout const& layout = p.weight.layout;
-  auto const load = [&](std::int64_t of_row) noexcept {
-    return lane.load(reinterpret_cast<float const*>(p.weight.data + scale_offset(layout, of_row)));
+  auto const load = [&](std::int64_t of_row, std::int64_t column) noexcept {
+    return lane.load(reinterpret_cast<float const*>(
+        p.weight.data + scale_offset(layout, of_row, column * scale_block)));
   };
+  std::int64_t const source = row - p.first_row;
   if (layout.scale == scale_mode::channel) {
-    if (p.rows.channel_scales != nullptr) {
-      lane.store(p.rows.channel_scales + (row - p.first_row), load(row));
-    }
+    if (p.rows.channel_scales != nullptr) lane.store(p.rows.channel_scales + source, load(row, 0));
     return;
   }
   if (row % tile_n != 0) return;
-  float const scale = load(row);
-  if (row == p.first_row && p.rows.global_scale != nullptr) lane.store(p.rows.global_scale, scale);
-  if (float_bits(scale) != float_bits(load(p.first_row))) {
-    report_defect(lane, layout, p.report, row, scale_place(layout), weight_defect::several_scales);
+  bool const by_block = layout.scale == scale_mode::block;
+  std::int64_t const in_part = by_block ? source % scale_block : source;
+  std::int64_t const columns = scale_columns(layout);
+  QPN_NO_UNROLL
+  for (std::int64_t column = 0; column < columns; ++column) {
+    float const scale = load(row, column);
+    if (in_part == 0 && !by_block && p.rows.global_scale != nullptr) {
+      lane.store(p.rows.global_scale, scale);
+    }
+    if (in_part == 0 && by_block && p.rows.scale_blocks != nullptr) {
+      lane.store(p.rows.scale_blocks + source / scale_block * columns + column, scale);
+    }
+    if (float_bits(scale) != float_bits(load(row - in_part, column))) {
+      report_defect(lane, layout, p.report, row, scale_place(layout) + column,
+                    weight_defect::several_scales);
+    }
   }
 }
 
@@ -276,7 +295,7 @@ template <class Format>
     return {status_code::invalid_value, 0, "prepack: the weight or the report is null"};
   }
   if (!is_aligned_to(128, p.out) || !is_aligned_to(4, p.rows.channel_scales) ||
-      !is_aligned_to(8, p.report)) {
+      !is_aligned_to(4, p.rows.scale_blocks) || !is_aligned_to(8, p.report)) {
     return {status_code::misaligned, 0,
             "prepack: the weight must be 128-byte aligned, scales and report to their elements"};
   }
@@ -291,7 +310,8 @@ template <class Format>
     return {status_code::invalid_value, 0, "unpack: the weight or the report is null"};
   }
   if (!is_aligned_to(128, p.weight.data) || !is_aligned_to(4, p.rows.channel_scales) ||
-      !is_aligned_to(4, p.rows.global_scale) || !is_aligned_to(8, p.report)) {
+      !is_aligned_to(4, p.rows.global_scale) || !is_aligned_to(4, p.rows.scale_blocks) ||
+      !is_aligned_to(8, p.report)) {
     return {status_code::misaligned, 0,
             "unpack: the weight must be 128-byte aligned, scales and report to their elements"};
   }
