@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -300,9 +301,12 @@ TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
       gemm_plan<nvfp4> const plan = plan_of<nvfp4>(nvfp4_layout(n, 5120), problem);
       detail::work_split const split = detail::split_of<nvfp4>(plan.layout);
       auto* const base = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
-      detail::gemm_workspace const placed = detail::place_workspace(split, problem, base, 0);
-      std::int64_t const blocks = max_m <= 32 ? 1 : max_m <= 64 ? 2 : 3;
-      std::int64_t const rows = max_m > 16 ? 32 * blocks : max_m > 8 ? 16 : 8;
+      detail::gemm_workspace const placed =
+          detail::place_workspace<nvfp4>(plan.layout, problem, base, 0);
+      bool const pairs = split.halves_alike();
+      std::int64_t const block_m = max_m <= 8 ? 8 : max_m <= 16 || !pairs ? 16 : 32;
+      std::int64_t const blocks = std::max<std::int64_t>(1, (max_m + block_m - 1) / block_m);
+      std::int64_t const rows = blocks * block_m;
       auto const at = [base](void const* part) {
         return static_cast<std::byte const*>(part) - base;
       };
@@ -340,22 +344,100 @@ std::string name_of(gemm_plan<Format> const& plan, std::int64_t m) {
   return route_name(route(plan, m));
 }
 
-TEST(gemm_route, takes_two_row_tiles_beyond_eight_rows_and_four_beyond_sixteen) {
-  auto const plan = plan_of<nvfp4>(nvfp4_layout());
+/// The method of each m, and that the row blocks hold m rows and none is empty.
+template <class Format, class Expected>
+void expect_methods(packed_layout const& layout, Expected expected) {
+  auto const plan = plan_of<Format>(layout);
   for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
-    EXPECT_EQ(name_of(plan, m), m <= 8    ? "sm70/nvfp4/mt1"
-                                : m <= 16 ? "sm70/nvfp4/mt2"
-                                          : "sm70/nvfp4/mt4")
-        << "m " << m;
+    std::string const name = name_of(plan, m);
+    EXPECT_EQ(name.substr(name.rfind('/') + 1), expected(m)) << "m " << m;
+    detail::row_cut const cut = detail::cut_rows<Format>(layout, m);
+    EXPECT_EQ(name.back() - '0', cut.row_tiles) << "m " << m;
+    EXPECT_GE(cut.rows(), m);
+    EXPECT_LT(cut.rows() - 8 * cut.row_tiles, m);
   }
 }
 
-TEST(gemm_route, has_a_row_block_for_each_32_rows) {
-  for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
-    std::int64_t const blocks = detail::row_blocks_of(m);
-    EXPECT_GE(blocks * detail::row_block_m, m);
-    EXPECT_LT((blocks - 1) * detail::row_block_m, m);
+TEST(gemm_route, takes_two_row_tiles_beyond_eight_rows_and_four_beyond_sixteen) {
+  auto const expected = [](std::int64_t m) { return m <= 8 ? "mt1" : m <= 16 ? "mt2" : "mt4"; };
+  expect_methods<nvfp4>(nvfp4_layout(5120, 4352), expected);
+  expect_methods<dense16>(layout_of(format_id::dense16, scale_mode::none, 4096, 5120), expected);
+  expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::block, 4096, 5120), expected);
+}
+
+TEST(gemm_route, takes_up_to_64_rows_of_fp8_at_once) {
+  auto const expected = [](std::int64_t m) {
+    return m <= 8 ? "mt1" : m <= 16 ? "mt2" : m <= 32 ? "mt4" : m > 48 && m <= 64 ? "mt8" : "mt6";
+  };
+  expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::tensor, 4096, 5120), expected);
+  expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::channel, 4096, 5120), expected);
+}
+
+TEST(gemm_route, takes_two_row_tiles_at_most_where_runs_come_in_no_pairs) {
+  auto const expected = [](std::int64_t m) { return m <= 8 ? "mt1" : "mt2"; };
+  expect_methods<nvfp4>(nvfp4_layout(5120 + 64, 5120), expected);
+  expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::tensor, 4096 + 64, 5120), expected);
+  expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::block, 4096 + 64, 5120), expected);
+  expect_methods<dense16>(layout_of(format_id::dense16, scale_mode::none, 24, 5120), expected);
+}
+
+TEST(gemm_route, of_many_rows_with_block_scales_is_that_of_96) {
+  gemm_problem problem;
+  problem.max_m = 1000;
+  auto const plan = plan_of<fp8>(layout_of(format_id::fp8, scale_mode::block, 4096, 5120), problem);
+  for (std::int64_t m : {97, 192, 1000}) EXPECT_EQ(name_of(plan, m), "sm70/fp8/mt4") << m;
+}
+
+TEST(gemm_plan, cuts_many_rows_with_block_scales_into_slices_that_cover_them_once) {
+  gemm_problem problem;
+  problem.max_m = 1000;
+  problem.y_type = dtype::f32;
+  auto const plan = plan_of<fp8>(layout_of(format_id::fp8, scale_mode::block, 256, 5120), problem);
+  EXPECT_FALSE(detail::is_sliced(plan.layout, gemm_max_m));
+  EXPECT_TRUE(detail::is_sliced(plan.layout, gemm_max_m + 1));
+  EXPECT_FALSE(detail::is_sliced(layout_of(format_id::fp8, scale_mode::channel, 256, 5120), 1000));
+  gemm_args args;
+  args.m = 200;
+  args.x = reinterpret_cast<void const*>(std::uintptr_t{1} << 20);
+  args.ldx = 5128;
+  args.y = reinterpret_cast<void*>(std::uintptr_t{1} << 30);
+  args.ldy = 300;
+  std::int64_t rows = 0;
+  for (std::int64_t first = 0; first < args.m; first += gemm_max_m) {
+    for (bool with_residual : {false, true}) {
+      args.residual =
+          with_residual ? reinterpret_cast<void const*>(std::uintptr_t{1} << 40) : nullptr;
+      args.residual_type = dtype::bf16;
+      args.ld_residual = 400;
+      gemm_args const slice = detail::slice_rows(plan, args, first);
+      auto const offset = [](void const* from, void const* to) {
+        return static_cast<std::byte const*>(to) - static_cast<std::byte const*>(from);
+      };
+      EXPECT_EQ(slice.m, first < 192 ? 96 : 8);
+      EXPECT_EQ(offset(args.x, slice.x), first * 5128 * 2);
+      EXPECT_EQ(offset(args.y, slice.y), first * 300 * 4);
+      EXPECT_EQ(offset(args.residual, slice.residual), with_residual ? first * 400 * 2 : 0);
+      rows += with_residual ? slice.m : 0;
+    }
   }
+  EXPECT_EQ(rows, args.m);
+}
+
+TEST(gemm_plan, refuses_block_scales_where_no_kernel_takes_them) {
+  packed_layout const layout = layout_of(format_id::fp8, scale_mode::block, 256, 5120);
+  auto const refused = [&](gemm_problem const& problem) {
+    gemm_plan<fp8> plan;
+    return make_gemm_plan(layout, problem, volta_v100(), plan).code;
+  };
+  gemm_problem problem;
+  problem.max_m = 4096;
+  EXPECT_EQ(refused(problem), status_code::ok);
+  problem.dense_bytes = std::size_t{1} << 30;
+  EXPECT_EQ(refused(problem), status_code::unsupported_format);
+  problem.max_m = 3;
+  EXPECT_EQ(refused(problem), status_code::ok) << "no call can use panels";
+  problem.algorithm = gemm_algorithm::simt;
+  EXPECT_EQ(refused(problem), status_code::unsupported_format);
 }
 
 TEST(gemm_route, is_wide_beyond_the_narrow_kernels_and_dense_where_the_plan_has_panels) {
@@ -396,7 +478,9 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   }
   for (auto const& [n, k] : {std::pair{4096, 5120}, {3584, 5120}, {5120, 1536}}) {
     for (scale_mode scale : {scale_mode::tensor, scale_mode::channel}) {
-      EXPECT_EQ(name_of(plan_of<fp8>(layout_of(format_id::fp8, scale, n, k)), 16), "sm70/fp8/mt2");
+      auto const plan = plan_of<fp8>(layout_of(format_id::fp8, scale, n, k));
+      EXPECT_EQ(name_of(plan, 16), "sm70/fp8/mt2");
+      EXPECT_EQ(name_of(plan, 64), "sm70/fp8/mt8");
     }
   }
   auto const dense = [](dtype type) {
@@ -404,7 +488,7 @@ TEST(gemm_route, is_that_of_each_projection_of_the_target_model) {
   };
   EXPECT_EQ(name_of(dense(dtype::bf16), 1), "sm70/bf16/mt1");
   EXPECT_EQ(name_of(dense(dtype::f16), 9), "sm70/f16/mt2");
-  EXPECT_EQ(name_of(dense(dtype::bf16), 96), "sm70/bf16/mt4");
+  EXPECT_EQ(name_of(dense(dtype::bf16), 96), "sm70/bf16/mt2");
 }
 
 // What check_gemm asks of a call. Addresses are never followed, so any numbers do.

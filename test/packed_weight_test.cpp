@@ -90,7 +90,7 @@ TEST(packed_weight, a_dense_weight_has_codes_only) {
 }
 
 TEST(packed_weight, sections_are_aligned_disjoint_and_large_enough_for_ragged_shapes) {
-  for (qpn::test::weight_kind const kind : qpn::test::cpu_weight_kinds) {
+  for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
     for (std::int64_t n : {1, 31, 32, 33, 100, 4096}) {
       for (std::int64_t k : {16, 32, 48, 144, 1536}) {
         packed_layout const layout = make(kind.format, kind.scale, n, k, kind.dense_type);
@@ -138,7 +138,7 @@ TEST(packed_weight, shapes_that_cannot_be_packed_are_refused) {
 
 TEST(packed_weight, sizes_beyond_64_bits_are_refused_not_wrapped) {
   constexpr std::int64_t huge = (std::numeric_limits<std::int64_t>::max)();
-  for (qpn::test::weight_kind const kind : qpn::test::cpu_weight_kinds) {
+  for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
     EXPECT_EQ(refuse(kind.format, kind.scale, huge, 16, kind.dense_type),
               status_code::invalid_shape);
     EXPECT_EQ(refuse(kind.format, kind.scale, 1, huge - 15, kind.dense_type),
@@ -220,8 +220,11 @@ TEST(packed_weight, quadpair_sections_are_aligned_and_large_enough_for_ragged_sh
                   layout.padded_n * (layout.padded_k * qpn::bits(layout.code_type) + 8 * groups));
         std::int64_t const scales = kind.scale == scale_mode::none     ? 0
                                     : kind.scale == scale_mode::tensor ? layout.padded_n / 32
-                                                                       : layout.padded_n;
+                                    : kind.scale == scale_mode::block
+                                        ? layout.padded_n / 32 * ((k + 127) / 128)
+                                        : layout.padded_n;
         EXPECT_GE(layout.total_bytes - layout.scales_offset, scales * 4);
+        EXPECT_LT(layout.total_bytes - layout.scales_offset, scales * 4 + 128);
       }
     }
   }
@@ -259,7 +262,7 @@ TEST(packed_weight, a_quadpair_layout_refuses_what_every_layout_refuses) {
             status_code::unsupported_format);
   EXPECT_EQ(refuse_for(v100, format_id::dense16, scale_mode::none, 32, 32, dtype::f32),
             status_code::unsupported_format);
-  EXPECT_EQ(refuse_for(v100, format_id::fp8, scale_mode::block, 128, 128),
+  EXPECT_EQ(refuse_for(v100, format_id::nvfp4, scale_mode::block, 128, 128),
             status_code::unsupported_format);
   EXPECT_EQ(refuse_for(v100, format_id::fp8, scale_mode::tensor, 0, 32),
             status_code::invalid_shape);

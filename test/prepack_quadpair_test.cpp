@@ -147,11 +147,17 @@ class quadpair_image {
   }
 
   void place_fp32_scale(published_part const& part, std::size_t r, std::size_t row) {
+    bool const by_block = layout_.scale == scale_mode::block;
     bool const per_row = layout_.scale == scale_mode::channel;
-    float const scale = per_row ? part.channel_scales[r] : part.global_scale;
-    std::size_t const at =
-        static_cast<std::size_t>(layout_.scales_offset) + 4 * (per_row ? row : row / 32);
-    std::memcpy(&bytes_[at], &scale, sizeof scale);
+    std::size_t const columns = by_block ? (row_length() + 127) / 128 : 1;
+    for (std::size_t column = 0; column < columns; ++column) {
+      float const scale = by_block  ? part.scale_blocks[r / 128 * columns + column]
+                          : per_row ? part.channel_scales[r]
+                                    : part.global_scale;
+      std::size_t const index = (per_row ? row : row / 32) * columns + column;
+      std::memcpy(&bytes_[static_cast<std::size_t>(layout_.scales_offset) + 4 * index], &scale,
+                  sizeof scale);
+    }
   }
 
   packed_layout layout_;

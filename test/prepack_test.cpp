@@ -27,7 +27,7 @@ using qpn::packed_weight;
 using qpn::scale_mode;
 using qpn::status;
 using qpn::status_code;
-using qpn::test::cpu_weight_kinds;
+using qpn::test::all_weight_kinds;
 using qpn::test::is_kept_by_tile;
 using qpn::test::published_part;
 using qpn::test::published_weight;
@@ -130,7 +130,7 @@ void expect_refused(published_weight& weight, status_code code, std::int64_t row
 TEST(prepack, unpack_returns_every_byte_of_ragged_fused_weights) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       SCOPED_TRACE(testing::Message() << kind << ", seed " << seed);
       std::int64_t const k =
           kind.format == format_id::nvfp4 ? 16 * random.integer(1, 12) : random.integer(1, 200);
@@ -205,7 +205,7 @@ TEST(prepack, elements_lie_where_the_layout_says) {
 }
 
 TEST(prepack, padding_is_zero) {
-  for (weight_kind const kind : cpu_weight_kinds) {
+  for (weight_kind const kind : all_weight_kinds) {
     random_source random(6);
     published_weight full(kind, {33}, 48, random);
     packed_weight const packed = full.pack();
@@ -380,9 +380,8 @@ TEST(prepack, missing_pointers_and_foreign_layouts_are_refused) {
 TEST(prepack, rows_packed_in_pieces_in_any_order_are_the_bytes_of_one_prepack) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       for (qpn::layout_id const id : {qpn::layout_id::cpu_tile32, qpn::layout_id::sm70_quadpair}) {
-        if (id == qpn::layout_id::sm70_quadpair && kind.scale == scale_mode::block) continue;
         SCOPED_TRACE(testing::Message()
                      << kind << ", layout " << static_cast<int>(id) << ", seed " << random.seed());
         std::int64_t const k =

@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
 # Runs the programs that need a GPU under compute-sanitizer, each tool over all of them:
-#   bash test/sanitize.sh [--build DIR] [--jobs N] [memcheck|racecheck|synccheck|initcheck ...]
-# Without a tool all four run. DIR is a build of the preset cuda (default build/cuda).
+#   bash test/sanitize.sh [--build DIR] [--jobs N] [--all-races] [memcheck|racecheck|synccheck|initcheck ...]
+# Without a tool all four run. DIR is a build of the preset cuda (default build/cuda). racecheck slows a launch down a
+# thousand times: of the GEMM's tests it runs those that have every kernel once on small shapes; with --all-races all
+# but those that repeat one launch often.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=build/cuda
 jobs=6
+all_races=false
 tools=()
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=${2:?--build needs a folder}; shift ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift ;;
+    --all-races) all_races=true ;;
     memcheck | racecheck | synccheck | initcheck) tools+=("$1") ;;
-    -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
-    *) echo "sanitize.sh: unknown argument $1 (known: --build DIR, --jobs N and the four tools)" >&2; exit 2 ;;
+    -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
+    *) echo "sanitize.sh: unknown argument $1 (known: --build DIR, --jobs N, --all-races and the four tools)" >&2; exit 2 ;;
   esac
   shift
 done
@@ -25,15 +29,22 @@ command -v compute-sanitizer > /dev/null || { echo 'sanitize.sh: compute-sanitiz
 # Tests that ask for a device that does not exist, or for more memory than there is: the sanitizer reports the error that
 # they expect. Whole models run the kernels that the operations' tests run, only longer, and read files.
 everywhere=-gpu_device_info.a_device_that_is_not_there*:cuda_memory.what_does_not_fit*:cuda_model.*:cuda_engine.*:cuda_demo.*
-# racecheck slows a launch down a thousand times: what repeats one launch often is left to the other tools.
+# What repeats one launch often is left to the other tools.
 repeats=gpu_gemm_launch.gives_the_same_bits_every_time:gpu_gemm_launch.*stream*:gpu/gpu_gemm_projection.*:cuda_attention.long_contexts*
+
+races='*gpu_gemm_every_kernel.*:gpu_candidates.of_shards_merge*'
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
 check() { # TOOL PROGRAM SHARD SHARDS
   local log="$logs/$1.$(basename "$2").$3" filter=$everywhere
-  [ "$1" != racecheck ] || filter+=:$repeats
+  if [ "$1" = racecheck ]; then
+    case $2/$all_races in
+      */gpu_gemm_test/false) filter=$races ;;
+      *) filter+=:$repeats ;;
+    esac
+  fi
   if GTEST_TOTAL_SHARDS=$4 GTEST_SHARD_INDEX=$3 compute-sanitizer --tool "$1" --error-exitcode 9 "$2" "--gtest_filter=$filter" > "$log" 2>&1; then
     : > "$log.passed"
   fi

@@ -19,7 +19,8 @@ double instruction_limit(own_kernel const& kernel) {
   switch (kernel.row_tiles) {
     case 1: return nvfp4 ? 3.2 : 2.8;
     case 2: return nvfp4 ? 4.2 : 3.9;
-    default: return nvfp4 ? 6.2 : 6.0;
+    case 4: return nvfp4 ? 6.2 : 6.0;
+    default: return 0;
   }
 }
 

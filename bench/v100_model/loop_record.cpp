@@ -23,8 +23,10 @@ auto visit_kernel(format_id format, dtype code_type, int row_tiles, Visit visit)
     if (row_tiles == 1) return visit(operand, std::integral_constant<int, 1>{});
     if (row_tiles == 2) return visit(operand, std::integral_constant<int, 2>{});
     if (row_tiles == 4) return visit(operand, std::integral_constant<int, 4>{});
+    if (row_tiles == 6) return visit(operand, std::integral_constant<int, 6>{});
+    if (row_tiles == 8) return visit(operand, std::integral_constant<int, 8>{});
     throw std::invalid_argument("v100 model: no kernel has " + std::to_string(row_tiles) +
-                                " row tiles, expected 1, 2 or 4");
+                                " row tiles, expected 1, 2, 4, 6 or 8");
   };
   if (format == format_id::nvfp4) return with_tiles(weight_operand<nvfp4, dtype::e2m1>{});
   if (format == format_id::fp8) return with_tiles(weight_operand<fp8, dtype::e4m3>{});

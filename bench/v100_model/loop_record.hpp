@@ -32,7 +32,7 @@ struct reduction_record {
   double conflicts = 0;  ///< of shared memory
 };
 
-/// The mean of a warp and its mates, for an m of 1 to 8 * row_tiles; row_tiles is 1, 2 or 4;
+/// The mean of a warp and its mates, for an m of 1 to 8 * row_tiles; row_tiles is 1, 2, 4, 6 or 8;
 /// code_type is f16 or bf16 for dense16.
 [[nodiscard]] loop_record record_loop(format_id format, dtype code_type, int row_tiles,
                                       std::int64_t k, int m);

@@ -9,6 +9,7 @@
 #include "qpn/arch/sm70/gemm_program.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/detail/work_split.hpp"
+#include "qpn/gemm_types.hpp"
 
 namespace qpn::bench::v100 {
 
@@ -18,28 +19,28 @@ using detail::work_split;
 using detail::sm70::shares_per_part;
 
 constexpr own_kernel kernels[] = {
-    {format_id::nvfp4, dtype::e2m1, 1, 8, "nvfp4 mt1",
+    {format_id::nvfp4, dtype::e2m1, 1, "nvfp4 mt1",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 1>"},
-    {format_id::nvfp4, dtype::e2m1, 2, 16, "nvfp4 mt2",
+    {format_id::nvfp4, dtype::e2m1, 2, "nvfp4 mt2",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 2>"},
-    {format_id::nvfp4, dtype::e2m1, 4, 96, "nvfp4 mt4",
+    {format_id::nvfp4, dtype::e2m1, 4, "nvfp4 mt4",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 4>"},
-    {format_id::fp8, dtype::e4m3, 1, 8, "fp8 mt1", "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
-    {format_id::fp8, dtype::e4m3, 2, 16, "fp8 mt2",
-     "gemm_kernel<weight_operand<fp8, (dtype)1>, 2>"},
-    {format_id::fp8, dtype::e4m3, 4, 96, "fp8 mt4",
-     "gemm_kernel<weight_operand<fp8, (dtype)1>, 4>"},
-    {format_id::dense16, dtype::f16, 1, 8, "f16 mt1",
+    {format_id::fp8, dtype::e4m3, 1, "fp8 mt1", "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
+    {format_id::fp8, dtype::e4m3, 2, "fp8 mt2", "gemm_kernel<weight_operand<fp8, (dtype)1>, 2>"},
+    {format_id::fp8, dtype::e4m3, 4, "fp8 mt4", "gemm_kernel<weight_operand<fp8, (dtype)1>, 4>"},
+    {format_id::fp8, dtype::e4m3, 6, "fp8 mt6", "gemm_kernel<weight_operand<fp8, (dtype)1>, 6>"},
+    {format_id::fp8, dtype::e4m3, 8, "fp8 mt8", "gemm_kernel<weight_operand<fp8, (dtype)1>, 8>"},
+    {format_id::dense16, dtype::f16, 1, "f16 mt1",
      "gemm_kernel<weight_operand<dense16, (dtype)3>, 1>"},
-    {format_id::dense16, dtype::f16, 2, 16, "f16 mt2",
+    {format_id::dense16, dtype::f16, 2, "f16 mt2",
      "gemm_kernel<weight_operand<dense16, (dtype)3>, 2>"},
-    {format_id::dense16, dtype::f16, 4, 96, "f16 mt4",
+    {format_id::dense16, dtype::f16, 4, "f16 mt4",
      "gemm_kernel<weight_operand<dense16, (dtype)3>, 4>"},
-    {format_id::dense16, dtype::bf16, 1, 8, "bf16 mt1",
+    {format_id::dense16, dtype::bf16, 1, "bf16 mt1",
      "gemm_kernel<weight_operand<dense16, (dtype)4>, 1>"},
-    {format_id::dense16, dtype::bf16, 2, 16, "bf16 mt2",
+    {format_id::dense16, dtype::bf16, 2, "bf16 mt2",
      "gemm_kernel<weight_operand<dense16, (dtype)4>, 2>"},
-    {format_id::dense16, dtype::bf16, 4, 96, "bf16 mt4",
+    {format_id::dense16, dtype::bf16, 4, "bf16 mt4",
      "gemm_kernel<weight_operand<dense16, (dtype)4>, 4>"},
 };
 
@@ -50,6 +51,15 @@ work_split split_of(packed_layout const& layout) {
     case format_id::dense16: break;
   }
   return detail::split_of<dense16>(layout);
+}
+
+int row_tiles_of(packed_layout const& layout, std::int64_t m) {
+  switch (layout.format) {
+    case format_id::nvfp4: return detail::cut_rows<nvfp4>(layout, m).row_tiles;
+    case format_id::fp8: return detail::cut_rows<fp8>(layout, m).row_tiles;
+    case format_id::dense16: break;
+  }
+  return detail::cut_rows<dense16>(layout, m).row_tiles;
 }
 
 void expect_equal(own_kernel const& kernel, char const* what, double in_sass, double in_program) {
@@ -117,10 +127,10 @@ double finish_whole_cycles() {
 }
 
 /// The parts of the CTA whose first team has run c of the split: the run, cut where a tile group
-/// ends, and cut into the rounds of a team. A second team with a run does the same at the same
-/// time, half of all tile groups further on.
+/// ends, and cut into the rounds of a team. A second team does the same at the same time, half of
+/// all tile groups further on.
 std::vector<launch_part> parts_of(work_split const& split, shape_record const& shape,
-                                  double add_warps, bool both_teams, std::int64_t c) {
+                                  double add_warps, std::int64_t c) {
   std::vector<launch_part> parts;
   for (std::int64_t unit = split.first_unit(c); unit < split.last_unit(c);) {
     std::int64_t const group = unit / split.steps;
@@ -132,7 +142,8 @@ std::vector<launch_part> parts_of(work_split const& split, shape_record const& s
         int const share = round * shape.warps + warp;
         std::int64_t const first = count * share / shares_per_part;
         std::int64_t const last = count * (share + 1) / shares_per_part;
-        part.turns.insert(part.turns.end(), both_teams ? 2 : 1, static_cast<double>(last - first));
+        part.turns.insert(part.turns.end(), static_cast<std::size_t>(shape.teams),
+                          static_cast<double>(last - first));
       }
       part.reduce_cycles = add_warps;
       parts.push_back(part);
@@ -177,16 +188,6 @@ std::span<own_kernel const> own_kernels() {
   return kernels;
 }
 
-own_kernel const& kernel_for(format_id format, dtype code_type, std::int64_t m) {
-  for (own_kernel const& kernel : kernels) {
-    if (kernel.format == format && kernel.code_type == code_type && m >= 1 && m <= kernel.max_m) {
-      return kernel;
-    }
-  }
-  throw std::invalid_argument("v100 model: no kernel takes " + std::to_string(m) + " rows of " +
-                              to_string(format));
-}
-
 packed_layout v100_layout(format_id format, dtype code_type, std::int64_t n, std::int64_t k) {
   device_info device;
   device.compute_capability = 70;
@@ -196,6 +197,18 @@ packed_layout v100_layout(format_id format, dtype code_type, std::int64_t n, std
   status const made = make_packed_layout(format, scale, n, k, code_type, device, layout);
   if (!made.ok()) throw std::invalid_argument(std::string("v100 model: ") + made.what);
   return layout;
+}
+
+own_kernel const& kernel_for(packed_layout const& layout, std::int64_t m) {
+  int const row_tiles = m >= 1 && m <= gemm_max_m ? row_tiles_of(layout, m) : 0;
+  for (own_kernel const& kernel : kernels) {
+    if (kernel.format == layout.format && kernel.code_type == layout.code_type &&
+        kernel.row_tiles == row_tiles) {
+      return kernel;
+    }
+  }
+  throw std::invalid_argument("v100 model: no kernel takes " + std::to_string(m) + " rows of " +
+                              to_string(layout.format));
 }
 
 own_launch make_own_launch(sass_table const& table, own_kernel const& kernel, std::int64_t n,
@@ -215,14 +228,13 @@ own_launch make_own_launch(sass_table const& table, own_kernel const& kernel, st
   made.work.turn = turn_of(kernel, *made.sass, made.shape, made.loop, row_blocks);
   made.work.ctas_per_sm = made.shape.resident_ctas;
   made.work.start_cycles = prologue_cycles.value;
-  bool const both_teams = made.shape.teams > 1 && split.halves_alike();
-  std::int64_t const ctas = both_teams ? split.ctas / 2 : split.ctas;
+  std::int64_t const ctas = split.ctas / made.shape.teams;
   double const add_warps = add_warps_cycles(
       kernel, made.shape, made.reduction,
       resident_ctas(made.work.ctas_per_sm, static_cast<std::size_t>(ctas * row_blocks)));
   for (std::int64_t c = 0; c < ctas; ++c) {
     for (int block = 0; block < row_blocks; ++block) {
-      made.work.ctas.push_back(parts_of(split, made.shape, add_warps, both_teams, c));
+      made.work.ctas.push_back(parts_of(split, made.shape, add_warps, c));
       for (launch_part& part : made.work.ctas.back()) {  // row blocks share no planes
         if (part.group >= 0) part.group = part.group * row_blocks + block;
       }

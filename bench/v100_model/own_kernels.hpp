@@ -21,19 +21,19 @@ struct own_kernel {
   format_id format;
   dtype code_type;
   int row_tiles;       ///< of 8 rows, of a row block
-  int max_m;           ///< more rows than 8 * row_tiles are several row blocks
   char const* name;    ///< "nvfp4 mt1"
   char const* symbol;  ///< in the SASS table
 };
 
 [[nodiscard]] std::span<own_kernel const> own_kernels();
 
-/// The kernel that a call with m rows runs; throws std::invalid_argument where there is none.
-[[nodiscard]] own_kernel const& kernel_for(format_id format, dtype code_type, std::int64_t m);
-
 /// The layout of a weight [n, k] for a V100. Throws std::invalid_argument with the library's words.
 [[nodiscard]] packed_layout v100_layout(format_id format, dtype code_type, std::int64_t n,
                                         std::int64_t k);
+
+/// The kernel that a call with m rows runs on such a layout; throws std::invalid_argument where
+/// there is none.
+[[nodiscard]] own_kernel const& kernel_for(packed_layout const& layout, std::int64_t m);
 
 /// A call with m rows, and a kernel that only reads what it reads.
 struct own_launch {

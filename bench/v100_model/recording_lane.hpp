@@ -57,6 +57,7 @@ class recording_lane {
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t, std::uint32_t, std::uint32_t) {
     return 0;
   }
+  [[nodiscard]] float fma(float, float, float) { return 0; }
   [[nodiscard]] int keep(int value) { return value; }
 
  private:

@@ -38,7 +38,8 @@ std::string shape_name(model_shape const& shape) {
 
 model_row make_row(sass_table const& table, model_shape const& shape, int m,
                    fitted_constants const& constants) {
-  own_kernel const& kernel = kernel_for(shape.format, shape.code_type, m);
+  own_kernel const& kernel =
+      kernel_for(v100_layout(shape.format, shape.code_type, shape.n, shape.k), m);
   model_row row{shape, m, make_own_launch(table, kernel, shape.n, shape.k, m), 0, 0};
   row.us = simulate(row.launch.work, constants);
   row.read_us = simulate(row.launch.read, constants);

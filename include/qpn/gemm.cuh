@@ -33,8 +33,8 @@ template <class Operand, int RowTiles, class Format>
                                         workspace_view workspace, cudaStream_t stream) noexcept {
   sm70::gemm_params const params = sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   // Row blocks run fastest: those of one CTA read the same weights, all but the first from L2.
-  dim3 const grid(static_cast<unsigned>(row_blocks_of(args.m)),
-                  static_cast<unsigned>(sm70::launch_ctas(params)));
+  dim3 const grid(static_cast<unsigned>(cut_rows<Format>(plan.layout, args.m).blocks),
+                  static_cast<unsigned>(params.team_runs));
   return gemm_outcome(launch(kernel, grid, sm70::cta_shape<Operand, RowTiles>::threads,
                              sm70::shared_layout<Operand, RowTiles>::bytes, stream, params));
 }
@@ -67,7 +67,8 @@ template <class Operand, int RowTiles, class Format>
 [[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
                                          workspace_view workspace, cudaStream_t stream) noexcept {
   sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
-  dim3 const grid(static_cast<unsigned>(row_blocks_of(args.m)), static_cast<unsigned>(params.ctas));
+  dim3 const grid(static_cast<unsigned>(cut_rows<Format>(plan.layout, args.m).blocks),
+                  static_cast<unsigned>(params.ctas));
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
   if (plan.arch == gemm_arch::sm80) {
@@ -114,22 +115,37 @@ template <class Format>
   }
 }
 
+/// A call whose cut has up to four row tiles.
+template <class Operand, class Format>
+[[nodiscard]] static status launch_few_tiles(gemm_plan<Format> const& plan, gemm_args const& args,
+                                             workspace_view workspace,
+                                             cudaStream_t stream) noexcept {
+  switch (cut_rows<Format>(plan.layout, args.m).row_tiles) {
+    case 1: return launch_gemm<Operand, 1>(plan, args, workspace, stream);
+    case 2: return launch_gemm<Operand, 2>(plan, args, workspace, stream);
+    default: return launch_gemm<Operand, 4>(plan, args, workspace, stream);
+  }
+}
+
 template <class Operand, class Format>
 [[nodiscard]] static status launch_operand(gemm_plan<Format> const& plan, gemm_args const& args,
                                            workspace_view workspace, cudaStream_t stream) noexcept {
-  switch (route(plan, args.m).method) {
-    case gemm_method::mt1: return launch_gemm<Operand, 1>(plan, args, workspace, stream);
-    case gemm_method::mt2: return launch_gemm<Operand, 2>(plan, args, workspace, stream);
-    case gemm_method::mt4: return launch_gemm<Operand, 4>(plan, args, workspace, stream);
-    case gemm_method::simt:
-      return args.m == 1   ? launch_gemv<Operand, 1>(plan, args, workspace, stream)
-             : args.m == 2 ? launch_gemv<Operand, 2>(plan, args, workspace, stream)
-                           : launch_gemv<Operand, 3>(plan, args, workspace, stream);
-    case gemm_method::wide:
-    case gemm_method::dense: break;
+  gemm_method const method = route(plan, args.m).method;
+  if (method == gemm_method::simt) {
+    return args.m == 1   ? launch_gemv<Operand, 1>(plan, args, workspace, stream)
+           : args.m == 2 ? launch_gemv<Operand, 2>(plan, args, workspace, stream)
+                         : launch_gemv<Operand, 3>(plan, args, workspace, stream);
   }
-  return sm70::wide_row_tiles(plan, args.m) == 8 ? launch_gemm_wide<Operand, 8>(plan, args, stream)
-                                                 : launch_gemm_wide<Operand, 4>(plan, args, stream);
+  if (method == gemm_method::wide) {
+    return sm70::wide_row_tiles(plan, args.m) == 8
+               ? launch_gemm_wide<Operand, 8>(plan, args, stream)
+               : launch_gemm_wide<Operand, 4>(plan, args, stream);
+  }
+  if constexpr (Format::id == format_id::fp8) {
+    if (method == gemm_method::mt6) return launch_gemm<Operand, 6>(plan, args, workspace, stream);
+    if (method == gemm_method::mt8) return launch_gemm<Operand, 8>(plan, args, workspace, stream);
+  }
+  return launch_few_tiles<Operand>(plan, args, workspace, stream);
 }
 
 }  // namespace detail
@@ -152,7 +168,9 @@ template <class Format>
 /// y[m, n] = act(x[m, k] w[n, k]^T * scale + bias) + residual, w exactly as published.
 ///
 /// For each row i and column j, with the fp32 scale of the weight's tile or row:
-///   s = sum over k of x[i, k] * w'[j, k]     w' the codes times their block scales, exact in f16
+///   s = sum over k of x[i, k] * w'[j, k]     w' the codes times their block scales, exact in f16;
+///                                            fp8 with 128 x 128 block scales: fp32 sums over 32 k
+///                                            of the codes, times their scale in fp32 FMAs
 ///   v = s * scale[j] + bias[j]               in fp32
 ///   silu_gate: v = v / (1 + exp(-v)) * v'    v' the value 32 weight rows further on: the tiles of
 ///                                            32 rows alternate between gate and up
@@ -175,7 +193,9 @@ template <class Format>
 /// to their row alone.
 ///
 /// Where m is above gemm_max_m the workspace must be as large; kernels of sm_70 do not use it,
-/// those of sm_90 order x in it. Calls that the plan sends through dequantised panels
+/// those of sm_90 order x in it. With fp8 and block scales such calls are launches of gemm_max_m
+/// rows each, one after another, which keep a row's bits beyond gemm_max_m, too, and count in the
+/// census one by one. Calls that the plan sends through dequantised panels
 /// (gemm_problem::dense_bytes) are for gemm_dense.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
@@ -194,6 +214,13 @@ template <class Format>
     return {status_code::invalid_value, 0,
             "gemm: the plan sends so many rows through dequantised panels, call gemm_dense"};
   }
+  if (detail::is_sliced(plan.layout, args.m)) {
+    for (std::int64_t first = 0; first < args.m; first += gemm_max_m) {
+      status const done = gemm(plan, detail::slice_rows(plan, args, first), workspace, stream);
+      if (!done.ok()) return done;
+    }
+    return {};
+  }
   status launched;
   if (plan.layout.id == layout_id::sm80_mma16) {
     launched = detail::launch_mma16(plan, args, workspace, stream);
@@ -201,8 +228,11 @@ template <class Format>
     launched =
         detail::launch_operand<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
   } else if constexpr (Format::id == format_id::fp8) {
-    launched =
-        detail::launch_operand<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
+    launched = plan.layout.scale == scale_mode::block
+                   ? detail::launch_few_tiles<detail::sm70::block_scaled_fp8>(plan, args, workspace,
+                                                                              stream)
+                   : detail::launch_operand<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace,
+                                                                              stream);
   } else if (plan.layout.code_type == dtype::f16) {
     launched =
         detail::launch_operand<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);

@@ -10,6 +10,7 @@
 #include "qpn/detail/alignment.hpp"
 #include "qpn/detail/dense_panels.hpp"
 #include "qpn/detail/epilogue.hpp"
+#include "qpn/detail/row_cut.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
@@ -79,7 +80,7 @@ struct gemm_plan {
   packed_layout layout;
   gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
-  bool fused_wide = true;        ///< a fused kernel takes m above gemm_max_m; else panels alone
+  bool fused_wide = true;        ///< m above gemm_max_m needs no panels
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
@@ -94,17 +95,32 @@ template <class Format>
   return plan.panel_rows != 0 && m >= plan.dense_min_m;
 }
 
+namespace detail {
+
+/// Whether calls with more than gemm_max_m rows run the narrow kernels over slices of so many rows:
+/// fp32 scales along k have no kernel of their own for many rows.
+[[nodiscard]] constexpr bool is_sliced(packed_layout const& layout, std::int64_t m) noexcept {
+  return layout.scale == scale_mode::block && m > gemm_max_m;
+}
+
+}  // namespace detail
+
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
-/// two, up to gemm_max_m four for each row block of 32. The kernels are those of the layout. Panels
-/// need no matrix instruction of ours, so they are emulated nowhere.
+/// two, up to gemm_max_m as many as detail::cut_rows says for each row block. The kernels are those
+/// of the layout. Weights with block scales run more rows as calls of gemm_max_m. Panels need no
+/// matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
   if (uses_panels(plan, m)) return {plan.arch, operand, gemm_method::dense, false};
+  bool const sliced = detail::is_sliced(plan.layout, m);
+  int const row_tiles = detail::cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles;
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
-                             : m > gemm_max_m                               ? gemm_method::wide
-                             : m > 16                                       ? gemm_method::mt4
-                             : m > 8                                        ? gemm_method::mt2
+                             : m > gemm_max_m && !sliced                    ? gemm_method::wide
+                             : row_tiles == 8                               ? gemm_method::mt8
+                             : row_tiles == 6                               ? gemm_method::mt6
+                             : row_tiles == 4                               ? gemm_method::mt4
+                             : row_tiles == 2                               ? gemm_method::mt2
                                                                             : gemm_method::mt1;
   return {plan.arch, operand, method, plan.emulated};
 }
@@ -158,20 +174,35 @@ struct gemm_args {
 
 namespace detail {
 
-/// Rows of x that one CTA has where m > 16: a row block.
-inline constexpr std::int64_t row_block_m = 32;
+/// Whether the kernels may load the rows of x 16 bytes at a time.
+[[nodiscard]] inline bool reads_x_by_words(gemm_args const& args) noexcept {
+  return args.ldx % 8 == 0 && is_aligned_to(16, args.x);
+}
 
-[[nodiscard]] constexpr std::int64_t row_blocks_of(std::int64_t m) noexcept {
-  return m > row_block_m ? (m - 1) / row_block_m + 1 : 1;
+/// The rows of a call from `first` on, gemm_max_m at most, as a call of their own.
+template <class Format>
+[[nodiscard]] gemm_args slice_rows(gemm_plan<Format> const& plan, gemm_args const& args,
+                                   std::int64_t first) noexcept {
+  auto const row = [first](void const* rows, std::int64_t ld, dtype type) {
+    return static_cast<std::byte const*>(rows) + first * ld * (bits(type) / 8);
+  };
+  gemm_args slice = args;
+  slice.m = args.m - first < gemm_max_m ? args.m - first : gemm_max_m;
+  slice.x = row(args.x, args.ldx, dtype::f16);
+  slice.y = const_cast<std::byte*>(row(args.y, args.ldy, plan.problem.y_type));
+  if (args.residual != nullptr) {
+    slice.residual = row(args.residual, args.ld_residual, args.residual_type);
+  }
+  return slice;
 }
 
 /// The workspace of a plan's narrow calls: tickets and keys, which are 0 between launches, then the
-/// planes and lists. Rows: max_m, rounded up to whole row tiles of 8 or 16, or row blocks.
+/// planes and lists. Rows: max_m, rounded up to whole row blocks; fewer rows need no more of them.
 struct gemm_workspace {
   std::uint32_t* tickets;           ///< [row blocks][tile groups]
   std::uint32_t* candidate_ticket;  ///< [row blocks]
   std::uint64_t* best_keys;         ///< [rows]
-  float* planes;                    ///< [ctas][2][rows][64], or for each row block with its rows
+  float* planes;                    ///< [row blocks][ctas][2][rows of a row block][64]
   std::uint64_t* candidate_lists;   ///< [ctas][16][candidates] where there is more than one
   std::size_t zero_bytes;
   std::size_t bytes;
@@ -183,12 +214,14 @@ struct gemm_workspace {
 }
 
 /// The zero part takes `zero_bytes` where that is more than it needs.
-[[nodiscard]] inline gemm_workspace place_workspace(work_split const& split,
-                                                    gemm_problem const& problem, std::byte* base,
-                                                    std::size_t zero_bytes) noexcept {
-  std::int64_t const max_m = narrow_max_m(problem);
-  std::int64_t const blocks = row_blocks_of(max_m);
-  std::int64_t const rows = max_m > 16 ? blocks * row_block_m : max_m > 8 ? 16 : 8;
+template <class Format>
+[[nodiscard]] gemm_workspace place_workspace(packed_layout const& layout,
+                                             gemm_problem const& problem, std::byte* base,
+                                             std::size_t zero_bytes) noexcept {
+  work_split const split = split_of<Format>(layout);
+  row_cut const cut = cut_rows<Format>(layout, narrow_max_m(problem));
+  std::int64_t const blocks = cut.blocks;
+  std::int64_t const rows = cut.rows();
   workspace_cursor cursor(base);
   gemm_workspace placed{};
   placed.tickets = cursor.take<std::uint32_t>(blocks * split.tile_groups);
@@ -223,14 +256,13 @@ template <class Format>
                                              std::size_t zero_bytes) noexcept {
   gemm_problem const& problem = plan.problem;
   if (plan.layout.id != layout_id::sm80_mma16) {
-    return place_workspace(split_of<Format>(plan.layout), problem, base, zero_bytes);
+    return place_workspace<Format>(plan.layout, problem, base, zero_bytes);
   }
-  std::int64_t const max_m = narrow_max_m(problem);
-  std::int64_t const blocks = row_blocks_of(max_m);
-  std::int64_t const rows = max_m > 16 ? blocks * row_block_m : max_m > 8 ? 16 : 8;
+  row_cut const cut = cut_rows<Format>(plan.layout, narrow_max_m(problem));
+  std::int64_t const rows = cut.rows();
   workspace_cursor cursor(base);
   gemm_workspace placed{};
-  placed.candidate_ticket = cursor.take<std::uint32_t>(blocks);
+  placed.candidate_ticket = cursor.take<std::uint32_t>(cut.blocks);
   placed.best_keys = cursor.take<std::uint64_t>(rows);
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
@@ -282,8 +314,13 @@ template <class Format>
             "gemm plan: max_m by n are more than 2^31 - 1 blocks of 64 rows by 256 columns"};
   }
   bool const with_panels = problem.dense_bytes != 0 && problem.max_m >= plan.dense_min_m;
+  if (with_panels && layout.scale == scale_mode::block) {
+    return {status_code::unsupported_format, 0,
+            "gemm plan: panels hold no block scales exactly, so dense_bytes must be 0"};
+  }
   std::int64_t const fused_m = with_panels ? plan.dense_min_m - 1 : problem.max_m;
-  if (plan.fused_wide && plan.arch == gemm_arch::sm90 && fused_m > gemm_max_m) {
+  if (plan.fused_wide && plan.arch == gemm_arch::sm90 && layout.scale != scale_mode::block &&
+      fused_m > gemm_max_m) {
     if (sm90::wide_steps(layout) > most_blocks / (sm90::wide_padded_m(fused_m) / 8)) {
       return {status_code::invalid_shape, 0,
               "gemm plan: max_m by k are more than 2^31 - 1 blocks of 8 rows by 64 k"};
@@ -396,7 +433,8 @@ template <class Format>
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
 /// @return invalid_value: no valid layout for GPUs, or candidates outside 0..64;
-///         unsupported_format: another format, or a y_type that is none; invalid_shape: max_m
+///         unsupported_format: another format, a y_type that is none, or block scales with simt
+///         or where the plan would have panels; invalid_shape: max_m
 ///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
 ///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
 ///         silu_gate with candidates or n not a multiple of 64, dense_min_m not above gemm_max_m,
@@ -425,6 +463,10 @@ template <class Format>
   if (simt && problem.max_m > gemm_simt_max_m) {
     return {status_code::invalid_shape, 0,
             "gemm plan: the algorithm simt takes at most 3 rows, so max_m must be between 0 and 3"};
+  }
+  if (simt && layout.scale == scale_mode::block) {
+    return {status_code::unsupported_format, 0,
+            "gemm plan: the algorithm simt takes no block scales"};
   }
   if (problem.act == activation::silu_gate &&
       (layout.n % (2 * tile_n) != 0 || problem.candidates != 0)) {
@@ -457,7 +499,8 @@ template <class Format>
               : device.compute_capability >= 90 ? gemm_arch::sm90
                                                 : gemm_arch::sm80;
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
-  plan.fused_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
+  plan.fused_wide = !mma16 || layout.scale == scale_mode::block ||
+                    detail::sm90::has_wide(layout, device.compute_capability);
   plan.sm_count = device.sm_count;
   detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;

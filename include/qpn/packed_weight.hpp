@@ -42,6 +42,7 @@ enum class layout_id : std::uint8_t { cpu_tile32 = 1, sm70_quadpair = 2, sm80_mm
 ///   records          [padded_n / 64][padded_k / record k][2 tiles of the group][record bytes]
 ///   scales, tensor   [padded_n / 32] fp32
 ///   scales, channel  [padded_n] fp32
+///   scales, block    [padded_n / 32][k / 128, rounded up] fp32
 /// A record is what one warp reads for one tile and one step of k; those of a group's two tiles lie
 /// side by side, so that one pointer serves both. detail/quadpair_map.hpp says where a record's
 /// words are, detail/quadpair_codes.hpp what they hold:
@@ -253,11 +254,6 @@ template <class Place>
   if (sm_count < 1 || sm_count > max_sm_count) {
     return {status_code::invalid_value, 0, "packed layout: a device has 1 to 1024 multiprocessors"};
   }
-  if (id == layout_id::sm70_quadpair && scale == scale_mode::block) {
-    return {status_code::unsupported_format, 0,
-            "packed layout: sm70_quadpair has no block scales, which cpu_tile32 and sm80_mma16 "
-            "take"};
-  }
   return make_layout(format, scale, n, k, dense_type, out,
                      [id, sm_count](auto tag, packed_layout& layout) noexcept -> status {
                        return place_records<decltype(tag)>(id, sm_count, layout);
@@ -301,7 +297,7 @@ template <class Place>
 /// The same for a GPU, in a layout of choice. Devices newer than Volta run the kernels of
 /// sm70_quadpair with an emulated instruction: slowly, to test them. The result depends on `id`
 /// and on compute_capability and sm_count of `device` only.
-/// @param id  sm70_quadpair, which takes no block scales, or sm80_mma16
+/// @param id  sm70_quadpair or sm80_mma16
 /// @return also unsupported_arch: compute capability below 70, for sm80_mma16 below 80;
 ///         invalid_value: another id, or sm_count is not in 1..1024; invalid_shape: more than
 ///         2^31 - 1 units of work

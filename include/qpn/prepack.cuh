@@ -56,7 +56,8 @@ QPN_KERNEL __launch_bounds__(word_threads) void unpack_kernel(unpack_params cons
 ///
 /// Pieces may come in any order and on several streams: they share no byte. The piece with the last
 /// row writes the padding, too, so that `out` needs no preparation. With a tensor scale pieces
-/// begin and end at multiples of 32 rows, or at the last row.
+/// begin and end at multiples of 32 rows, or at the last row; with block scales a piece also lies
+/// in one block of 128 rows of its part, or begins at one.
 ///
 /// What the host's call would refuse a value for is known only once the stream has come there: it
 /// goes into *report, which pieces may share. Copy it back and ask to_status before using the
@@ -65,7 +66,8 @@ QPN_KERNEL __launch_bounds__(word_threads) void unpack_kernel(unpack_params cons
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Deterministic.
 /// @param layout     from make_packed_layout for a GPU, of format Format
 /// @param rows       rows.n rows of one part; codes and block_scales are device pointers of any
-///                   alignment, channel_scales one to aligned floats; global_scale is read here
+///                   alignment, channel_scales and scale_blocks to aligned floats, the latter to
+///                   those of the first row's block; global_scale is read here
 /// @param first_row  place of the first row in the fused matrix
 /// @param out        the whole weight in device memory: layout.total_bytes bytes, 128-byte aligned
 /// @param report     in device memory, set up by init_prepack_report
@@ -89,13 +91,13 @@ template <class Format>
 /// that unpack returns: block scales without signs. Null pointers of `rows` are skipped.
 ///
 /// The rows should be of one part: with a tensor scale, one that differs from that of the first row
-/// goes into *report, as unpack refuses it.
+/// goes into *report, as unpack refuses it; with block scales, one that differs within 128 rows.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Deterministic.
 /// @param weight     data in device memory, 128-byte aligned
 /// @param first_row  place of the first row in the fused matrix; borders as in prepack_rows
 /// @param rows       where to write, in device memory: codes and block_scales at any alignment,
-///                   global_scale and channel_scales at aligned floats
+///                   global_scale, channel_scales and scale_blocks at aligned floats
 /// @param report     in device memory, set up by init_prepack_report
 /// @return as prepack_rows
 template <class Format>

@@ -25,7 +25,7 @@ using qpn::status_code;
 using qpn::cpu::gemm_args;
 using qpn::cpu::isa;
 using qpn::cpu::thread_pool;
-using qpn::test::cpu_weight_kinds;
+using qpn::test::all_weight_kinds;
 using qpn::test::published_weight;
 using qpn::test::random_source;
 using qpn::test::weight_kind;
@@ -192,7 +192,7 @@ TEST(cpu_gemm, agrees_with_fp64_on_ragged_shapes_and_types) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
     thread_pool pool(static_cast<int>(random.integer(1, 4)));
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       for (isa const path : available_isas()) {
         std::int64_t const k =
             kind.format == format_id::nvfp4 ? 16 * random.integer(1, 13) : random.integer(1, 290);
@@ -222,7 +222,7 @@ TEST(cpu_gemm, agrees_with_fp64_on_ragged_shapes_and_types) {
 TEST(cpu_gemm, agrees_with_fp64_on_minimal_and_block_border_shapes) {
   thread_pool pool(2);
   random_source random(77);
-  for (weight_kind const kind : cpu_weight_kinds) {
+  for (weight_kind const kind : all_weight_kinds) {
     for (std::int64_t const k : {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 257}) {
       if (kind.format == format_id::nvfp4 && k % 16 != 0) continue;
       for (std::int64_t const n : {1, 31, 32, 33}) {
@@ -327,7 +327,7 @@ TEST(cpu_gemm, every_finite_code_of_the_wider_formats_is_exact) {
 
 TEST(cpu_gemm, sums_in_the_documented_order) {
   thread_pool pool(3);
-  for (weight_kind const kind : cpu_weight_kinds) {
+  for (weight_kind const kind : all_weight_kinds) {
     random_source random(81);
     constexpr std::int64_t k = 208;
     published_weight weight(kind, {32, 9}, k, random);
@@ -433,7 +433,7 @@ void check_row_independence(weight_kind kind, dtype x_type, dtype y_type, std::u
 
 TEST(cpu_gemm, a_row_has_the_same_bits_whatever_m_position_company_threads_and_isa) {
   std::uint64_t seed = 900;
-  for (weight_kind const kind : cpu_weight_kinds) {
+  for (weight_kind const kind : all_weight_kinds) {
     for (dtype const x_type : {dtype::f32, dtype::f16, dtype::bf16}) {
       dtype const y_type = x_type == dtype::bf16 ? dtype::f16 : dtype::f32;
       check_row_independence(kind, x_type, y_type, ++seed);

@@ -43,9 +43,7 @@ void expect_exact_cover(work_split const& split) {
     std::vector<std::int32_t> const& ctas = ctas_of_group[static_cast<std::size_t>(group)];
     ASSERT_EQ(split.first_cta(group), ctas.front()) << "group " << group;
     ASSERT_EQ(split.cta_count(group), static_cast<std::int32_t>(ctas.size())) << "group " << group;
-    for (std::size_t i = 0; i < ctas.size(); ++i) {
-      ASSERT_EQ(split.cta_index(group, ctas[i]), static_cast<std::int32_t>(i)) << "group " << group;
-    }
+    ASSERT_EQ(ctas.back() - ctas.front() + 1, split.cta_count(group)) << "group " << group;
   }
 }
 

@@ -51,7 +51,7 @@ class gpu_gemm_wide_kind : public testing::TestWithParam<weight_kind> {
     return lengths[seed % 5] + (grouped ? 0 : static_cast<std::int64_t>(seed % 3));
   }
 };
-INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemm_wide_kind, testing::ValuesIn(all_weight_kinds),
+INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemm_wide_kind, testing::ValuesIn(kinds_without_scale_blocks),
                          [](auto const& tested) { return to_string(tested.param); });
 
 TEST_P(gpu_gemm_wide_kind, keeps_the_bound_on_ragged_shapes_fused_and_in_panels) {

@@ -27,7 +27,7 @@ class gpu_gemv_kind : public testing::TestWithParam<weight_kind> {
  protected:
   [[nodiscard]] static bool grouped() { return GetParam().format == format_id::nvfp4; }
 };
-INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemv_kind, testing::ValuesIn(all_weight_kinds),
+INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemv_kind, testing::ValuesIn(kinds_without_scale_blocks),
                          [](auto const& tested) { return to_string(tested.param); });
 
 TEST_P(gpu_gemv_kind, keeps_the_bound_on_ragged_shapes) {

@@ -85,14 +85,21 @@ class stream {
 /// The rows of a piece in device memory.
 struct device_rows {
   device_rows(packed_layout const& layout, std::int64_t n)
-      : codes(n * detail::published_row_bytes(layout)),
+      : scale_block_bytes(layout.scale == scale_mode::block
+                              ? ((n - 1) / scale_block + 1) * detail::scale_columns(layout) *
+                                    std::int64_t{sizeof(float)}
+                              : 0),
+        codes(n * detail::published_row_bytes(layout)),
         block_scales(n * detail::block_scale_count(layout)),
         channel_scales(n * std::int64_t{sizeof(float)}),
+        scale_blocks(scale_block_bytes),
         global_scale(sizeof(float)) {}
 
+  std::int64_t scale_block_bytes;
   device_memory codes;
   device_memory block_scales;
   device_memory channel_scales;
+  device_memory scale_blocks;
   device_memory global_scale;
 };
 
@@ -149,6 +156,10 @@ status prepack_on_gpu(packed_layout const& layout, gpu_piece const* pieces, std:
       rows.back().channel_scales = reinterpret_cast<float const*>(to.channel_scales.data());
       all.then([&] { return to.channel_scales.from_host(from.channel_scales); });
     }
+    if (from.scale_blocks != nullptr) {
+      rows.back().scale_blocks = reinterpret_cast<float const*>(to.scale_blocks.data());
+      all.then([&] { return to.scale_blocks.from_host(from.scale_blocks); });
+    }
   }
   all.then([] { return cudaDeviceSynchronize(); });  // the stream does not wait for the default one
   if (as_graph) {
@@ -177,15 +188,19 @@ status unpack_on_gpu(packed_weight const& weight, std::int64_t first_row, unpack
   auto* const reported = reinterpret_cast<prepack_report*>(device_report.data());
   device_rows to(layout, rows.n);
   bool const per_row = layout.scale == scale_mode::channel;
-  unpacked_part device = {rows.n, to.codes.data(), to.block_scales.data(),
+  unpacked_part device = {rows.n,
+                          to.codes.data(),
+                          to.block_scales.data(),
                           reinterpret_cast<float*>(to.global_scale.data()),
-                          reinterpret_cast<float*>(to.channel_scales.data())};
+                          reinterpret_cast<float*>(to.channel_scales.data()),
+                          reinterpret_cast<float*>(to.scale_blocks.data())};
   steps all;
   all.then([&] { return on.error(); })
       .then([&] { return packed.from_host(weight.data); })
       .then([&] { return to.codes.error(); })
       .then([&] { return to.block_scales.error(); })
       .then([&] { return to.channel_scales.error(); })
+      .then([&] { return to.scale_blocks.error(); })
       .then([&] { return to.global_scale.error(); })
       .then([] { return cudaDeviceSynchronize(); })
       .then([&] { return init_prepack_report(reported, on.get()); })
@@ -203,6 +218,9 @@ status unpack_on_gpu(packed_weight const& weight, std::int64_t first_row, unpack
     all.then([&] { return to.block_scales.to_host(rows.block_scales); });
   }
   if (per_row) all.then([&] { return to.channel_scales.to_host(rows.channel_scales); });
+  if (layout.scale == scale_mode::block) {
+    all.then([&] { return to.scale_blocks.to_host(rows.scale_blocks); });
+  }
   if (layout.scale == scale_mode::tensor) {
     all.then([&] { return to.global_scale.to_host(rows.global_scale); });
   }

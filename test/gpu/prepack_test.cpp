@@ -152,6 +152,7 @@ TEST(gpu_prepack, dequantized_rows_are_the_reference_rounded_once) {
       qpn::weight_part unscaled = part;
       unscaled.global_scale = 1.0f;
       unscaled.channel_scales = nullptr;
+      unscaled.scale_blocks = nullptr;
       std::int64_t const first = random.integer(0, layout.n - 1);
       std::int64_t const rows = random.integer(1, layout.n - first);
       for (std::int64_t const ldo : {layout.k, (layout.k + 7) / 8 * 8}) {
@@ -168,9 +169,6 @@ TEST(gpu_prepack, dequantized_rows_are_the_reference_rounded_once) {
                                             dtype::f32, ldo);
         ASSERT_TRUE(done.ok()) << done.what;
         for (std::int64_t i = 0; i < rows; ++i) {
-          float const scale = layout.scale == qpn::scale_mode::none
-                                  ? 1.0f
-                                  : qpn::detail::scale_of_row(layout, part, first + i);
           for (std::int64_t k = 0; k < ldo; ++k) {
             auto const at = static_cast<std::size_t>(i * ldo + k);
             if (k >= layout.k) {
@@ -178,6 +176,11 @@ TEST(gpu_prepack, dequantized_rows_are_the_reference_rounded_once) {
               ASSERT_EQ(floats[at], -77.0f) << "row " << i << ", column " << k;
               continue;
             }
+            std::int64_t const column =
+                layout.scale == qpn::scale_mode::block ? k / qpn::scale_block : 0;
+            float const scale = layout.scale == qpn::scale_mode::none
+                                    ? 1.0f
+                                    : qpn::detail::scale_of_row(layout, part, first + i, column);
             double const exact = qpn::reference::weight_at(layout, unscaled, first + i, k);
             float const value = static_cast<float>(exact) * scale;
             ASSERT_EQ(qpn::detail::float_bits(floats[at]), qpn::detail::float_bits(value))

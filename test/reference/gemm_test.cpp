@@ -71,7 +71,7 @@ TEST(reference_gemm, a_hand_computed_fp8_product_with_block_scales) {
 TEST(reference_gemm, published_and_packed_weights_give_the_same_numbers) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     random_source random(seed);
-    for (qpn::test::weight_kind const kind : qpn::test::cpu_weight_kinds) {
+    for (qpn::test::weight_kind const kind : qpn::test::all_weight_kinds) {
       std::int64_t const k =
           kind.format == format_id::nvfp4 ? 16 * random.integer(1, 6) : random.integer(1, 290);
       published_weight weight(kind, {32, random.integer(1, 200)}, k, random);

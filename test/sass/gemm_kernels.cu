@@ -11,6 +11,11 @@ template __global__ void gemm_kernel<weight_operand<nvfp4, dtype::e2m1>, 4>(gemm
 template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 1>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 2>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 4>(gemm_params);
+template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 6>(gemm_params);
+template __global__ void gemm_kernel<weight_operand<fp8, dtype::e4m3>, 8>(gemm_params);
+template __global__ void gemm_kernel<block_scaled_fp8, 1>(gemm_params);
+template __global__ void gemm_kernel<block_scaled_fp8, 2>(gemm_params);
+template __global__ void gemm_kernel<block_scaled_fp8, 4>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::f16>, 1>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::f16>, 2>(gemm_params);
 template __global__ void gemm_kernel<weight_operand<dense16, dtype::f16>, 4>(gemm_params);

@@ -355,6 +355,7 @@ struct mutation {
   bool rotate_scales = false;
   bool swap_scale_halves = false;
   std::int64_t k_change = 0;
+  int k_scale_change = 0;  ///< columns between the scale that is read and the block's own
 };
 
 class mutant_lane : public program_lane {
@@ -429,7 +430,10 @@ class mutant_lane : public program_lane {
   c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
     return lanes.emplace_back(lane, how);
   };
-  c.options.change_params = [&how](detail::sm70::gemm_params& p) { p.k += how.k_change; };
+  c.options.change_params = [&how](detail::sm70::gemm_params& p) {
+    p.k += how.k_change;
+    if (p.k_scales != nullptr) p.k_scales += how.k_scale_change;
+  };
   c.options.change_mma16_params = [&how](detail::sm80::gemm_params& p) { p.k += how.k_change; };
   std::vector<std::string> problems;
   for (std::uint64_t seed = 0; seed < 4 && problems.empty(); ++seed) {

@@ -171,7 +171,7 @@ struct emulated_call_options {
 /// Buffers and results of one emulated call.
 struct emulated_call {
   emulation_report report;
-  bool weights_read_once = false;  ///< by each row block of 32 rows
+  bool weights_read_once = false;  ///< by each row block
   bool outputs_written_once = false;
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
@@ -211,7 +211,7 @@ emulated_call emulate_kernel(gemm_plan<Format> const& plan, gemm_args const& arg
   detail::sm70::gemm_params params =
       detail::sm70::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_params) options.change_params(params);
-  return emulate_program(detail::row_blocks_of(args.m), detail::sm70::launch_ctas(params),
+  return emulate_program(detail::cut_rows<Format>(plan.layout, args.m).blocks, params.team_runs,
                          detail::sm70::cta_shape<Operand, RowTiles>::threads,
                          detail::sm70::shared_layout<Operand, RowTiles>::bytes, memory, options,
                          [&](program_lane& lane) { program(lane, params); });
@@ -237,7 +237,8 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
   detail::sm80::gemm_params params = detail::sm80::make_gemm_params<Operand>(plan, args, workspace);
   if (options.change_mma16_params) options.change_mma16_params(params);
   return emulate_program(
-      detail::row_blocks_of(args.m), params.ctas, params.split.slices * detail::warp_lanes,
+      detail::cut_rows<Format>(plan.layout, args.m).blocks, params.ctas,
+      params.split.slices * detail::warp_lanes,
       detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory, options,
       [&](program_lane& lane) { detail::sm80::gemm_program<Operand, RowTiles>(lane, params); });
 }
@@ -275,8 +276,8 @@ emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args
   }
 }
 
-/// Runs qpn::gemm's kernel for a checked call on the emulator. Memory regions are registered here:
-/// the records as weights that are read once, all else by use.
+/// Runs qpn::gemm's kernel for a checked call of one launch on the emulator. Memory regions are
+/// registered here: the records as weights that are read once, all else by use.
 template <class Format>
 emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                            workspace_view workspace, emulated_call_options const& options = {}) {
@@ -285,8 +286,8 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   status const checked = detail::check_gemm(plan, args, workspace);
   EXPECT_TRUE(checked.ok()) << checked.what;
   if (!checked.ok() || args.m == 0) return call;
-
   packed_layout const& layout = plan.layout;
+  EXPECT_FALSE(detail::is_sliced(layout, args.m)) << "several launches";
   emulator_memory memory;
   std::byte const* const weight = args.weight.data;
   auto const records = static_cast<std::size_t>(layout.scales_offset - layout.codes_offset);
@@ -328,15 +329,15 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                       region_use::workspace);
   }
 
-  auto const run = [&](auto operand) {
+  int wide = options.wide_row_tiles;
+  if (wide == 0 && args.m > gemm_max_m) wide = detail::sm70::wide_row_tiles(plan, args.m);
+  auto const run_wide = [&](auto operand) {
     using Operand = decltype(operand);
-    int wide = options.wide_row_tiles;
-    if (wide == 0 && args.m > gemm_max_m) wide = detail::sm70::wide_row_tiles(plan, args.m);
-    if (wide != 0) {
-      call = wide == 8 ? emulate_wide_kernel<Operand, 8>(plan, args, memory, options)
-                       : emulate_wide_kernel<Operand, 4>(plan, args, memory, options);
-      return;
-    }
+    call = wide == 8 ? emulate_wide_kernel<Operand, 8>(plan, args, memory, options)
+                     : emulate_wide_kernel<Operand, 4>(plan, args, memory, options);
+  };
+  auto const run_narrow = [&](auto operand) {
+    using Operand = decltype(operand);
     auto const emulate_row_tiles = [&](auto row_tiles, auto program) {
       call = emulate_kernel<Operand, decltype(row_tiles)::value>(plan, args, workspace, memory,
                                                                  options, program);
@@ -346,35 +347,48 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
         detail::sm70::gemm_program<Operand, decltype(row_tiles)::value>(lane, params);
       });
     };
-    switch (route(plan, args.m).method) {
+    gemm_method const method = route(plan, args.m).method;
+    if constexpr (std::is_same_v<Operand, weight_operand<fp8, dtype::e4m3>>) {
+      if (method == gemm_method::mt6) return emulate_tensor_core(std::integral_constant<int, 6>{});
+      if (method == gemm_method::mt8) return emulate_tensor_core(std::integral_constant<int, 8>{});
+    }
+    switch (method) {
       case gemm_method::mt1: return emulate_tensor_core(std::integral_constant<int, 1>{});
       case gemm_method::mt2: return emulate_tensor_core(std::integral_constant<int, 2>{});
       case gemm_method::mt4: return emulate_tensor_core(std::integral_constant<int, 4>{});
       default: break;
     }
-    emulate_row_tiles(std::integral_constant<int, 1>{},
-                      [&](program_lane& lane, detail::sm70::gemm_params const& params) {
-                        switch (args.m) {
-                          case 1: return detail::sm70::gemv_program<Operand, 1>(lane, params);
-                          case 2: return detail::sm70::gemv_program<Operand, 2>(lane, params);
-                          default: return detail::sm70::gemv_program<Operand, 3>(lane, params);
-                        }
-                      });
+    if constexpr (!Operand::fp32_scales_along_k) {
+      emulate_row_tiles(std::integral_constant<int, 1>{},
+                        [&](program_lane& lane, detail::sm70::gemm_params const& params) {
+                          switch (args.m) {
+                            case 1: return detail::sm70::gemv_program<Operand, 1>(lane, params);
+                            case 2: return detail::sm70::gemv_program<Operand, 2>(lane, params);
+                            default: return detail::sm70::gemv_program<Operand, 3>(lane, params);
+                          }
+                        });
+    }
   };
+  auto const run = [&](auto operand) { wide != 0 ? run_wide(operand) : run_narrow(operand); };
   if (layout.id == layout_id::sm80_mma16) {
     call = emulate_mma16(plan, args, workspace, memory, options);
   } else if constexpr (Format::id == format_id::nvfp4) {
     run(weight_operand<nvfp4, dtype::e2m1>{});
   } else if constexpr (Format::id == format_id::fp8) {
-    run(weight_operand<fp8, dtype::e4m3>{});
+    if (layout.scale == scale_mode::block) {
+      run_narrow(detail::sm70::block_scaled_fp8{});
+    } else {
+      run(weight_operand<fp8, dtype::e4m3>{});
+    }
   } else if (layout.code_type == dtype::f16) {
     run(weight_operand<dense16, dtype::f16>{});
   } else {
     run(weight_operand<dense16, dtype::bf16>{});
   }
 
-  call.weights_read_once = all_equal(call.report.load_counts("records"),
-                                     static_cast<int>(detail::row_blocks_of(args.m)));
+  std::int64_t const passes =
+      wide != 0 ? (args.m - 1) / (8 * wide) + 1 : detail::cut_rows<Format>(layout, args.m).blocks;
+  call.weights_read_once = all_equal(call.report.load_counts("records"), static_cast<int>(passes));
   call.outputs_written_once = true;
   if (args.y != nullptr) {
     byte_counts const& written = call.report.write_counts("y");

@@ -37,8 +37,8 @@ inline std::ostream& operator<<(std::ostream& out, weight_kind kind) {
   return out << to_string(kind);
 }
 
-/// Every format with every scale mode and element type that layout cpu_tile32 takes.
-inline constexpr weight_kind cpu_weight_kinds[] = {
+/// Every format with every scale mode and element type that it takes.
+inline constexpr weight_kind all_weight_kinds[] = {
     {format_id::nvfp4, scale_mode::tensor, dtype::f16},
     {format_id::nvfp4, scale_mode::channel, dtype::f16},
     {format_id::fp8, scale_mode::tensor, dtype::f16},
@@ -48,8 +48,8 @@ inline constexpr weight_kind cpu_weight_kinds[] = {
     {format_id::fp8, scale_mode::block, dtype::f16},
 };
 
-/// Those that every layout takes.
-inline constexpr std::span<weight_kind const> all_weight_kinds{cpu_weight_kinds, 6};
+/// Those without fp32 scales along k, which some methods do not take.
+inline constexpr std::span<weight_kind const> kinds_without_scale_blocks{all_weight_kinds, 6};
 
 /// Whether every part but the last needs whole tiles of 32 rows.
 [[nodiscard]] inline bool is_kept_by_tile(scale_mode scale) {

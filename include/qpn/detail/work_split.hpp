@@ -48,13 +48,6 @@ struct work_split {
   [[nodiscard]] QPN_HD constexpr bool halves_alike() const noexcept {
     return ctas % 2 == 0 && tile_groups % 2 == 0;
   }
-
-  /// The place of CTA c, 0 <= place < cta_count(group), among those that take units of a tile
-  /// group; c is one of them. Ascending place is ascending k.
-  [[nodiscard]] QPN_HD constexpr std::int32_t cta_index(std::int64_t group,
-                                                        std::int32_t c) const noexcept {
-    return c - first_cta(group);
-  }
 };
 
 /// Units below which another CTA is not worth its reduction: two steps for each of its 8 warps.

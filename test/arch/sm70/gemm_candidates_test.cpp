@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -39,7 +40,7 @@ TEST(gemm_candidates, are_the_best_of_the_stored_row_for_every_count_and_m) {
       std::int64_t const sizes[][2] = {{700, 64}, {333, 592}, {130, 2048}, {24, 80}, {40, 3008}};
       auto const& [n, k] = sizes[seed % 5];
       gemm_case c = candidates_case(count, m, n);
-      c.kind = all_weight_kinds[seed % all_weight_kinds.size()];
+      c.kind = all_weight_kinds[seed % std::size(all_weight_kinds)];
       c.k = k;
       c.sm_count = 1 + static_cast<int>(seed % 6);
       c.options.seed = seed;

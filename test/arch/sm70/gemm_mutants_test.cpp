@@ -14,17 +14,18 @@ namespace {
 
 constexpr weight_kind nvfp4_kind{format_id::nvfp4, scale_mode::tensor, dtype::f16};
 constexpr weight_kind fp8_kind{format_id::fp8, scale_mode::tensor, dtype::f16};
+constexpr weight_kind block_kind{format_id::fp8, scale_mode::block, dtype::f16};
 
-/// Shared: 3 x 24 steps for 4 CTAs, which share tile groups, and k ends inside a record. Else 8 x 3
-/// steps for 2 CTAs of 4 whole tile groups. With fp8 twice the steps.
+/// Shared: 4 x 24 steps for 6 runs in pairs, which share tile groups, and k ends inside a record.
+/// Else 8 x 3 steps for 2 runs of 4 whole tile groups.
 std::vector<std::string> problems_of(mutation const& how, bool shared = true, std::int64_t m = 12,
                                      weight_kind kind = nvfp4_kind) {
   gemm_case c;
   c.kind = kind;
   c.m = m;
-  c.n = shared ? 192 : 512;
-  c.k = shared ? 1488 : 192;
-  c.sm_count = 2;
+  c.n = shared ? 256 : 512;
+  c.k = (shared ? 1488 : 192) / (kind.format == format_id::nvfp4 ? 1 : 2);
+  c.sm_count = shared ? 3 : 1;
   c.seed = 5;
   c.options.resident = 4;
   return problems_of_mutant(c, how);
@@ -32,7 +33,7 @@ std::vector<std::string> problems_of(mutation const& how, bool shared = true, st
 
 TEST(gemm_program_mutants, the_program_itself_has_no_problem) {
   for (std::int64_t const m : {12, 40}) {
-    for (weight_kind const kind : {nvfp4_kind, fp8_kind}) {
+    for (weight_kind const kind : {nvfp4_kind, fp8_kind, block_kind}) {
       EXPECT_EQ(joined(problems_of({"none"}, true, m, kind)), "");
       EXPECT_EQ(joined(problems_of({"none"}, false, m, kind)), "");
     }
@@ -62,16 +63,20 @@ TEST(gemm_program_mutants, a_dropped_barrier_is_found_wherever_it_is) {
 }
 
 TEST(gemm_program_mutants, a_dropped_barrier_of_two_teams_is_found_wherever_it_is) {
-  // Block scales have two rounds, with a barrier between them, and row tiles two at a time.
+  // Few warps have two rounds, with a barrier between them, and row tiles two at a time.
   expect_every_barrier_is_missed(4 + 1 + 4 + 2, 4 + 1 + 4 + 1, 40, nvfp4_kind);
-  expect_every_barrier_is_missed(8 + 2, 8 + 1, 40, fp8_kind);
-  for (weight_kind const kind : {nvfp4_kind, fp8_kind}) {
-    mutation warp{"warp barrier"};
-    warp.drop_sync_warp = true;
-    EXPECT_FALSE(problems_of(warp, true, 40, kind).empty());
-    mutation pair{"barrier of mates"};
-    pair.drop_sync_pair = true;
-    EXPECT_FALSE(problems_of(pair, true, 40, kind).empty());
+  expect_every_barrier_is_missed(8 + 2, 8 + 1, 30, fp8_kind);
+  expect_every_barrier_is_missed(6 + 1 + 6 + 2, 6 + 1 + 6 + 1, 40, fp8_kind);
+  expect_every_barrier_is_missed(4 + 1 + 4 + 2, 4 + 1 + 4 + 1, 30, block_kind);
+  for (std::int64_t const m : {30, 60}) {
+    for (weight_kind const kind : {nvfp4_kind, fp8_kind, block_kind}) {
+      mutation warp{"warp barrier"};
+      warp.drop_sync_warp = true;
+      EXPECT_FALSE(problems_of(warp, true, m, kind).empty()) << to_string(kind) << " m " << m;
+      mutation pair{"barrier of mates"};
+      pair.drop_sync_pair = true;
+      EXPECT_FALSE(problems_of(pair, true, m, kind).empty()) << to_string(kind) << " m " << m;
+    }
   }
 }
 
@@ -93,6 +98,13 @@ TEST(gemm_program_mutants, each_other_mutant_is_found) {
   for (std::int64_t const m : {12, 40}) {
     for (mutation const& how : {fence, ticket, lanes, scales, halves, longer, shorter}) {
       EXPECT_FALSE(problems_of(how, true, m).empty()) << how.name << " goes unnoticed at m " << m;
+    }
+  }
+  mutation column{"scale of another block of k"};
+  for (int const change : {-1, 1}) {
+    column.k_scale_change = change;
+    for (std::int64_t const m : {3, 12, 40}) {
+      EXPECT_FALSE(problems_of(column, true, m, block_kind).empty()) << change << " m " << m;
     }
   }
 }

@@ -14,15 +14,16 @@
 
 #include "support/emulated_case.hpp"
 
-// More than 16 rows of x: row blocks of 32 rows.
+// More than 16 rows of x: row blocks of 16 to 64 rows.
 
 namespace qpn::test {
 namespace {
 
-constexpr std::int64_t borders[] = {17, 32, 33, 64, 65, 96};
+constexpr std::int64_t borders[] = {17, 32, 33, 48, 49, 64, 65, 96};
 
 constexpr weight_kind nvfp4_tensor{format_id::nvfp4, scale_mode::tensor, dtype::f16};
 constexpr weight_kind fp8_tensor{format_id::fp8, scale_mode::tensor, dtype::f16};
+constexpr weight_kind fp8_block{format_id::fp8, scale_mode::block, dtype::f16};
 constexpr weight_kind f16_dense{format_id::dense16, scale_mode::none, dtype::f16};
 constexpr weight_kind bf16_dense{format_id::dense16, scale_mode::none, dtype::bf16};
 
@@ -32,7 +33,8 @@ std::int64_t record_k(weight_kind kind) {
 
 class row_block_kind : public testing::TestWithParam<weight_kind> {};
 INSTANTIATE_TEST_SUITE_P(gemm_row_blocks, row_block_kind,
-                         testing::Values(nvfp4_tensor, fp8_tensor, f16_dense, bf16_dense),
+                         testing::Values(nvfp4_tensor, fp8_tensor, fp8_block, f16_dense,
+                                         bf16_dense),
                          [](auto const& tested) { return to_string(tested.param); });
 
 /// One row of x, first alone, then for every m from 17 to 96 among others, some of them NaN.
@@ -104,13 +106,13 @@ INSTANTIATE_TEST_SUITE_P(gemm_row_blocks, row_block_any_kind, testing::ValuesIn(
 
 TEST_P(row_block_any_kind, matches_fp64_on_ragged_shapes_split_over_ctas) {
   std::uint64_t seed = 700;
-  for (std::int64_t n : {1, 65, 128, 200}) {
+  for (std::int64_t n : {1, 65, 128, 190, 256}) {
     for (std::int64_t k : {16, 272, 1040}) {
       for (int round = 0; round < 2; ++round) {
         random_source random(seed);
         gemm_case c;
         c.kind = GetParam();
-        c.m = round == 0 ? borders[seed % 6] : random.integer(17, 96);
+        c.m = round == 0 ? borders[seed % 8] : random.integer(17, 96);
         c.n = n;
         c.k = k;
         c.sm_count = static_cast<int>(1 + seed % 4);
@@ -131,8 +133,8 @@ TEST(gemm_row_blocks, read_x_of_any_alignment_and_stride) {
       for (bool misaligned : {false, true}) {
         gemm_case c;
         c.kind = kind;
-        c.m = borders[seed % 6];
-        c.n = 70;
+        c.m = borders[seed % 8];
+        c.n = seed % 2 == 0 ? 70 : 128;
         // nvfp4 has k in groups of 16; the others end anywhere.
         c.k = kind.format == format_id::nvfp4 ? 336 : 201 + static_cast<std::int64_t>(seed % 7);
         c.x_gap = gap;
@@ -166,7 +168,7 @@ TEST(gemm_row_blocks, add_bias_and_residual_and_multiply_gate_by_up) {
   for (std::int64_t m : borders) {
     for (bool gate : {false, true}) {
       gemm_case c;
-      c.kind = all_weight_kinds[seed % 6];
+      c.kind = all_weight_kinds[seed % 7];
       c.m = m;
       c.n = 128;
       c.k = 96;
@@ -185,11 +187,11 @@ TEST(gemm_row_blocks, add_bias_and_residual_and_multiply_gate_by_up) {
 TEST(gemm_row_blocks, argmax_is_that_of_the_stored_row_with_the_lowest_index_at_ties) {
   std::uint64_t seed = 950;
   for (std::int64_t m : borders) {
-    for (std::int64_t n : {200, 256}) {  // four tile groups, and runs in pairs or not
+    for (std::int64_t n : {140, 256}) {  // three or four tile groups: runs in no pairs, in pairs
       gemm_case c;
       c.kind = seed % 2 == 0 ? nvfp4_tensor : fp8_tensor;
       c.m = m;
-      c.n = n == 200 ? 140 : n;
+      c.n = n;
       c.k = 640;
       c.sm_count = 2;
       c.problem.y_type = dtype::f32;
@@ -217,7 +219,7 @@ TEST(gemm_row_blocks, argmax_is_that_of_the_stored_row_with_the_lowest_index_at_
 }
 
 TEST(gemm_row_blocks, every_interleaving_of_ctas_gives_the_same_bits) {
-  for (weight_kind const kind : {nvfp4_tensor, fp8_tensor}) {
+  for (weight_kind const kind : {nvfp4_tensor, fp8_tensor, fp8_block}) {
     gemm_case c;
     c.kind = kind;
     c.n = 256;
@@ -273,7 +275,7 @@ void expect_one_read_for_each_row_block(weight_kind kind, std::int64_t n, std::i
   ASSERT_TRUE(make_gemm_plan(weight.layout, {}, volta_v100(), plan).ok());
   EXPECT_EQ(detail::split_of<Format>(weight.layout).halves_alike(), paired);
   aligned_bytes workspace(plan.workspace_bytes, std::byte{0});
-  for (std::int64_t const m : {1, 16, 17, 32, 33, 64, 96}) {
+  for (std::int64_t const m : {1, 16, 17, 32, 33, 48, 49, 64, 65, 96}) {
     std::vector<std::uint16_t> x(static_cast<std::size_t>(m * k), 0x3c00);
     std::vector<std::uint16_t> y(static_cast<std::size_t>(m * n));
     gemm_args args;
@@ -293,7 +295,10 @@ void expect_one_read_for_each_row_block(weight_kind kind, std::int64_t n, std::i
     emulated_call const call =
         emulate_gemm(plan, args, {workspace.data(), workspace.size()}, options);
     ASSERT_TRUE(call.report.ok()) << call.report.text();
-    int const row_blocks = m <= 32 ? 1 : m <= 64 ? 2 : 3;
+    // Rows of a block: 16 without pairs; fp8 with one scale 48 or 64, the others 32.
+    bool const many = Format::id == format_id::fp8 && kind.scale != scale_mode::block;
+    std::int64_t const block_m = m <= 16 || !paired ? 16 : !many ? 32 : m > 48 && m <= 64 ? 64 : 48;
+    int const row_blocks = static_cast<int>((m - 1) / block_m) + 1;
     EXPECT_TRUE(all_equal(call.report.load_counts("records"), row_blocks)) << "m " << m;
     // The same bytes are read by the same CTA of each row block, and these begin one after another.
     for (auto const& [at, readers] : notes.readers) {
@@ -308,12 +313,84 @@ void expect_one_read_for_each_row_block(weight_kind kind, std::int64_t n, std::i
   }
 }
 
-TEST(gemm_row_blocks, a_weight_is_read_once_for_each_32_rows_and_by_neighbours) {
+TEST(gemm_row_blocks, a_weight_is_read_once_for_each_row_block_and_by_neighbours) {
   expect_one_read_for_each_row_block<nvfp4>(nvfp4_tensor, 256, 1040, true);
   expect_one_read_for_each_row_block<nvfp4>(nvfp4_tensor, 140, 1040, false);
   expect_one_read_for_each_row_block<fp8>(fp8_tensor, 256, 528, true);
+  expect_one_read_for_each_row_block<fp8>(fp8_tensor, 140, 528, false);
+  expect_one_read_for_each_row_block<fp8>(fp8_block, 256, 528, true);
   expect_one_read_for_each_row_block<dense16>(f16_dense, 128, 512, true);
   expect_one_read_for_each_row_block<dense16>(bf16_dense, 65, 256, true);
+}
+
+// fp8 with block scales.
+
+/// A weight all of whose codes are 1 and all of whose blocks have a scale of their own.
+published_weight numbered_blocks(std::int64_t n, std::int64_t k) {
+  random_source random(1);
+  published_weight published(fp8_block, {n}, k, random);
+  published_part& part = published.parts()[0];
+  std::fill(part.codes.begin(), part.codes.end(), encode_e4m3(1.0F));
+  for (std::size_t i = 0; i < part.scale_blocks.size(); ++i) {
+    part.scale_blocks[i] = static_cast<float>(i + 1);
+  }
+  return published;
+}
+
+TEST(gemm_row_blocks, each_k_has_the_scale_of_its_block) {
+  std::int64_t const n = 300;
+  std::int64_t const k = 400;  // the fourth block of k has 16 of 128
+  std::int64_t const columns = 4;
+  quadpair_weight weight(numbered_blocks(n, k), 2);
+  for (std::int64_t const first : {0, 96, 127, 128, 255, 256, 304}) {
+    // Row i of x picks k = first + i.
+    std::vector<std::uint16_t> x(static_cast<std::size_t>(96 * k), 0);
+    for (std::int64_t i = 0; i < 96; ++i) {
+      x[static_cast<std::size_t>(i * k + first + i)] = encode_f16(1.0F);
+    }
+    for (std::int64_t const m : {7, 16, 96}) {
+      std::vector<float> const y = multiply<fp8>(weight, x.data(), m);
+      for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+          ASSERT_EQ(y[static_cast<std::size_t>(i * n + j)],
+                    static_cast<float>(j / 128 * columns + (first + i) / 128 + 1))
+              << "k " << first + i << " column " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(gemm_row_blocks, slices_of_many_rows_give_each_row_the_bits_that_it_has_alone) {
+  random_source random(77);
+  std::int64_t const k = 272;
+  quadpair_weight weight(published_weight(fp8_block, {130}, k, random), 1);
+  gemm_problem problem;
+  problem.max_m = 200;
+  problem.y_type = dtype::f32;
+  gemm_plan<fp8> plan;
+  ASSERT_TRUE(make_gemm_plan(weight.layout, problem, volta_v100(), plan).ok());
+  aligned_bytes workspace(plan.workspace_bytes, std::byte{0});
+  std::vector<std::uint16_t> x;
+  for (std::int64_t i = 0; i < 200 * k; ++i) x.push_back(encode_f16(random.normal()));
+  std::vector<float> y(200 * 130);
+  gemm_args args;
+  args.m = 200;
+  args.x = x.data();
+  args.ldx = k;
+  args.weight = weight.view();
+  args.y = y.data();
+  args.ldy = 130;
+  for (std::int64_t first = 0; first < args.m; first += gemm_max_m) {
+    emulated_call const call = emulate_gemm(plan, detail::slice_rows(plan, args, first),
+                                            {workspace.data(), workspace.size()});
+    ASSERT_TRUE(call.report.ok()) << call.report.text();
+  }
+  for (std::int64_t const row : {0, 95, 96, 191, 192, 199}) {
+    std::vector<float> const alone = multiply<fp8>(weight, x.data() + row * k, 1);
+    EXPECT_EQ(std::memcmp(alone.data(), y.data() + row * 130, 130 * sizeof(float)), 0)
+        << "row " << row;
+  }
 }
 
 TEST(gemm_row_blocks, a_nan_in_x_stays_in_its_row) {

@@ -212,7 +212,8 @@ wide_result run_any(wide_case const& c, std::vector<std::uint16_t> const* x = nu
 }
 
 class every_weight_kind : public testing::TestWithParam<weight_kind> {};
-INSTANTIATE_TEST_SUITE_P(gemm_wide_program, every_weight_kind, testing::ValuesIn(all_weight_kinds),
+INSTANTIATE_TEST_SUITE_P(gemm_wide_program, every_weight_kind,
+                         testing::ValuesIn(kinds_without_scale_blocks),
                          [](auto const& tested) { return to_string(tested.param); });
 
 TEST_P(every_weight_kind, matches_fp64_on_ragged_shapes) {
@@ -464,7 +465,7 @@ TEST(gemm_wide_program_mutants, each_other_mutant_is_found) {
   mutation scales{"scale of the other group"};
   scales.swap_scales = true;
   EXPECT_NE(problems_of(scales, 128), "") << "x is loaded by words there";
-  for (weight_kind kind : all_weight_kinds) {
+  for (weight_kind kind : kinds_without_scale_blocks) {
     for (std::int64_t change : {-1, 1}) {
       mutation tail{"k tail off by one"};
       tail.k_change = change;

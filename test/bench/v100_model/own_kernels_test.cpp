@@ -15,18 +15,25 @@ namespace qpn::bench::v100 {
 namespace {
 
 own_launch launch_of(format_id format, dtype type, std::int64_t n, std::int64_t k, int m) {
-  return make_own_launch(built_in_sass_table(), kernel_for(format, type, m), n, k, m);
+  return make_own_launch(built_in_sass_table(), kernel_for(v100_layout(format, type, n, k), m), n,
+                         k, m);
+}
+
+std::string name_for(format_id format, dtype type, std::int64_t m, std::int64_t n = 4096) {
+  return kernel_for(v100_layout(format, type, n, 5120), m).name;
 }
 
 TEST(own_kernels, m_decides_the_kernel) {
-  EXPECT_STREQ(kernel_for(format_id::nvfp4, dtype::e2m1, 1).name, "nvfp4 mt1");
-  EXPECT_STREQ(kernel_for(format_id::nvfp4, dtype::e2m1, 8).name, "nvfp4 mt1");
-  EXPECT_STREQ(kernel_for(format_id::nvfp4, dtype::e2m1, 9).name, "nvfp4 mt2");
-  EXPECT_STREQ(kernel_for(format_id::dense16, dtype::bf16, 16).name, "bf16 mt2");
-  EXPECT_STREQ(kernel_for(format_id::dense16, dtype::f16, 17).name, "f16 mt4");
-  EXPECT_STREQ(kernel_for(format_id::fp8, dtype::e4m3, 96).name, "fp8 mt4");
+  EXPECT_EQ(name_for(format_id::nvfp4, dtype::e2m1, 1), "nvfp4 mt1");
+  EXPECT_EQ(name_for(format_id::nvfp4, dtype::e2m1, 8), "nvfp4 mt1");
+  EXPECT_EQ(name_for(format_id::nvfp4, dtype::e2m1, 9), "nvfp4 mt2");
+  EXPECT_EQ(name_for(format_id::dense16, dtype::bf16, 16), "bf16 mt2");
+  EXPECT_EQ(name_for(format_id::dense16, dtype::f16, 17), "f16 mt4");
+  EXPECT_EQ(name_for(format_id::dense16, dtype::f16, 17, 24), "f16 mt2");
+  EXPECT_EQ(name_for(format_id::fp8, dtype::e4m3, 64), "fp8 mt8");
+  EXPECT_EQ(name_for(format_id::fp8, dtype::e4m3, 96), "fp8 mt6");
   for (int const m : {0, 97}) {
-    EXPECT_THROW(static_cast<void>(kernel_for(format_id::fp8, dtype::e4m3, m)),
+    EXPECT_THROW(static_cast<void>(name_for(format_id::fp8, dtype::e4m3, m)),
                  std::invalid_argument);
   }
 }
@@ -42,10 +49,10 @@ TEST(own_kernels, the_ctas_read_every_record_once) {
     auto const where = "seed 23, round " + std::to_string(round);
     auto const records = static_cast<double>(made.layout.scales_offset);
     EXPECT_NEAR(made.work.dram_bytes(), records, 1e-9 * records) << where;
-    bool const pairs = m > 16 && made.layout.ctas % 2 == 0 && made.layout.padded_n % 128 == 0;
+    int const row_blocks = (m - 1) / (8 * made.kernel->row_tiles) + 1;
     EXPECT_EQ(made.work.ctas.size(), static_cast<std::size_t>(made.layout.ctas) *
-                                         static_cast<std::size_t>((m - 1) / 32 + 1) /
-                                         (pairs ? 2 : 1))
+                                         static_cast<std::size_t>(row_blocks) /
+                                         (made.kernel->row_tiles > 2 ? 2 : 1))
         << where;
     EXPECT_NEAR(made.read.dram_bytes(), made.work.dram_bytes(), 1e-6 * made.read.dram_bytes())
         << where;
@@ -63,13 +70,23 @@ TEST(own_kernels, a_group_of_one_cta_has_no_plane) {
 }
 
 TEST(own_kernels, row_blocks_read_the_weight_once_from_memory_and_each_from_l2) {
-  own_launch const one = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 32);
-  own_launch const three = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 96);
+  own_launch const one = launch_of(format_id::nvfp4, dtype::e2m1, 8704, 5120, 32);
+  own_launch const three = launch_of(format_id::nvfp4, dtype::e2m1, 8704, 5120, 96);
   EXPECT_NEAR(three.work.dram_bytes(), one.work.dram_bytes(), 1);
   EXPECT_EQ(three.work.ctas.size(), 3 * one.work.ctas.size());
   EXPECT_EQ(three.work.turn.l2_bytes, one.work.turn.l2_bytes);
   EXPECT_GT(simulate(three.work, fitted), simulate(one.work, fitted));
   EXPECT_EQ(simulate(three.read, fitted), simulate(one.read, fitted));
+}
+
+TEST(own_kernels, more_row_tiles_read_less_for_each_row) {
+  own_launch const four = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 32);
+  own_launch const eight = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 64);
+  EXPECT_EQ(eight.work.turn.weight_bytes, four.work.turn.weight_bytes);
+  EXPECT_EQ(eight.loop.activation_bytes, 2 * four.loop.activation_bytes);
+  EXPECT_EQ(eight.work.ctas.size(), four.work.ctas.size());
+  own_launch const six = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 48);
+  EXPECT_EQ(six.loop.activation_bytes, 1.5 * four.loop.activation_bytes);
 }
 
 TEST(own_kernels, two_teams_have_the_warps_of_two_ctas_and_half_the_activations_each) {
@@ -89,7 +106,7 @@ TEST(own_kernels, two_teams_have_the_warps_of_two_ctas_and_half_the_activations_
 
 TEST(own_kernels, a_table_of_other_kernels_is_refused) {
   sass_table table = built_in_sass_table();
-  own_kernel const& kernel = kernel_for(format_id::nvfp4, dtype::e2m1, 8);
+  own_kernel const& kernel = kernel_for(v100_layout(format_id::nvfp4, dtype::e2m1, 64, 64), 8);
   for (char const* key : {"ldg", "lds", "sts", "tensor"}) {
     sass_table changed = table;
     for (sass_kernel& one : changed.kernels) one.values[key] += 1;

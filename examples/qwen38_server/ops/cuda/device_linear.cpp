@@ -61,13 +61,12 @@ class packer {
         name_(name),
         code_bytes_(qpn::detail::published_row_bytes(layout)),
         scale_bytes_(qpn::detail::block_scale_count(layout)),
+        scale_columns_(qpn::detail::scale_columns(layout)),
+        unit_(layout.scale == qpn::scale_mode::block ? qpn::scale_block : qpn::tile_n),
         report_(owner, sizeof(qpn::prepack_report), "the report of packing") {
-    staged_ = staging.at_least<std::byte>(
-        owner, std::max(staging_bytes, qpn::tile_n * row_bytes() + 3 * alignment),
-        "the staging of weights");
-    staged_rows_ =
-        (std::max(staging_bytes, qpn::tile_n * row_bytes() + 3 * alignment) - 3 * alignment) /
-        row_bytes() / qpn::tile_n * qpn::tile_n;
+    std::int64_t const bytes = std::max(staging_bytes, unit_ * row_bytes() + 3 * alignment);
+    staged_ = staging.at_least<std::byte>(owner, bytes, "the staging of weights");
+    staged_rows_ = (bytes - 3 * alignment) / row_bytes() / unit_ * unit_;
   }
 
   void add(qpn::weight_part const& part) {
@@ -95,8 +94,11 @@ class packer {
  private:
   static constexpr std::int64_t alignment = 256;
 
+  /// The most that a row takes, its part of fp32 scales for a block of rows included.
   [[nodiscard]] std::int64_t row_bytes() const {
-    return code_bytes_ + scale_bytes_ + std::int64_t{sizeof(float)};
+    auto const fp32_bytes = scale_columns_ * std::int64_t{sizeof(float)};
+    return code_bytes_ + scale_bytes_ +
+           std::max<std::int64_t>(sizeof(float), (fp32_bytes - 1) / qpn::scale_block + 1);
   }
 
   qpn::weight_part stage(qpn::weight_part const& part, std::int64_t first, std::int64_t count) {
@@ -114,6 +116,12 @@ class packer {
     rows.codes = move(part.codes, code_bytes_);
     rows.block_scales = move(part.block_scales, scale_bytes_);
     rows.channel_scales = static_cast<float const*>(move(part.channel_scales, sizeof(float)));
+    if (part.scale_blocks != nullptr) {  // `first` begins a block
+      auto const blocks = (count - 1) / qpn::scale_block + 1;
+      owner_.upload(to, blocks_from(part, first),
+                    static_cast<std::size_t>(blocks * scale_columns_) * sizeof(float));
+      rows.scale_blocks = reinterpret_cast<float const*>(to);
+    }
     return rows;
   }
 
@@ -127,7 +135,13 @@ class packer {
     part.codes = move(rows.codes, code_bytes_);
     part.block_scales = move(rows.block_scales, scale_bytes_);
     part.channel_scales = static_cast<float const*>(move(rows.channel_scales, sizeof(float)));
+    if (rows.scale_blocks != nullptr) part.scale_blocks = blocks_from(rows, first);
     return part;
+  }
+
+  /// The scales of the block of 128 rows that a row lies in, and of those behind it.
+  [[nodiscard]] float const* blocks_from(qpn::weight_part const& rows, std::int64_t row) const {
+    return rows.scale_blocks + row / qpn::scale_block * scale_columns_;
   }
 
   device& owner_;
@@ -137,6 +151,8 @@ class packer {
   std::string_view name_;
   std::int64_t code_bytes_;
   std::int64_t scale_bytes_;
+  std::int64_t scale_columns_;
+  std::int64_t unit_;  ///< rows that are staged together, at least
   device_block report_;
   std::byte* staged_ = nullptr;
   std::int64_t staged_rows_ = 0;

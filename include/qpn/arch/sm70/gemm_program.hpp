@@ -24,9 +24,11 @@
 // ticket; the one with the last ticket adds the planes in the order of the runs. No order depends
 // on m, on timing or on the other rows.
 //
-// With one or two row tiles a CTA is a team. With four it is two teams, whose runs lie half the
+// With one or two row tiles a CTA is a team. With more it is two teams, whose runs lie half the
 // weight apart and are at the same k all the way: mates need the same x, and stage it together.
-// Where the runs of a weight do not come in such pairs, the second team has none and only stages.
+// Weights whose runs do not come in such pairs have row blocks of two row tiles at most.
+//
+// fp32 scales along k multiply the sums of each record on their way to those of the share.
 
 namespace qpn::detail::sm70 {
 
@@ -36,6 +38,44 @@ struct step_share {
   int first;
   int by_words;
   int by_elements;
+};
+
+/// The fp32 scales along k of a warp's two tiles, loaded a step ahead of their use.
+template <class Operand, bool = Operand::fp32_scales_along_k>
+struct k_factors {
+  QPN_HD k_factors(gemm_params const&, int /*group*/, int /*step*/) noexcept {}
+  template <class Lane>
+  QPN_HD void load(Lane&) noexcept {}
+};
+
+template <class Operand>
+struct k_factors<Operand, true> {
+  float of_step[tiles_per_group] = {};
+  float loaded[tiles_per_group] = {};
+  float const* from;
+  std::int64_t columns;  ///< from one tile to the next
+  int step;              ///< to load next, of the tile group
+
+  QPN_HD k_factors(gemm_params const& p, int group, int first) noexcept
+      : from(p.k_scales + std::int64_t{group} * tiles_per_group * p.scale_columns),
+        columns(p.scale_columns),
+        step(first) {}
+
+  template <class Lane>
+  QPN_HD void load(Lane& lane) noexcept {
+    QPN_UNROLL
+    for (int tile = 0; tile < tiles_per_group; ++tile) {
+      loaded[tile] = lane.load(from + tile * columns + step / Operand::records_per_scale);
+    }
+    ++step;
+  }
+  /// What was loaded last becomes the step's.
+  template <class Lane>
+  QPN_HD void next(Lane& lane, bool loads) noexcept {
+    QPN_UNROLL
+    for (int tile = 0; tile < tiles_per_group; ++tile) of_step[tile] = loaded[tile];
+    if (loads) load(lane);
+  }
 };
 
 /// acc[row tile][tile][8] += x w^T over the steps [first, first + count) of a tile group, for one
@@ -75,20 +115,62 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
   };
   std::int64_t const k0 = std::int64_t{first} * Operand::record_k;
   stage x(lane, p, k0);
+  k_factors<Operand> factors(p, group, first);
+  auto const load_a = [&](int i, int f) {  // (8 rows, 8 k)
+    return lane.template shared_load<word4>(fragment_offset + i * tile_m * shared::row_bytes +
+                                            16 * f);
+  };
+  auto const stage_piece = [&](int piece, bool loads_next) {
+    x.store(lane, piece);
+    shape::sync_mates(lane);  // all chunks of the piece are in shared memory
+    if (piece + 1 == stage::pieces) x.next_record();
+    if (loads_next || piece + 1 < stage::pieces) x.load(lane, (piece + 1) % stage::pieces);
+  };
+
+  // The step whose number is `at` modulo `ahead`, with fp32 scales along k: tile by tile, so that
+  // the fragments of one only are decoded at a time. It loads all of step + ahead where there is
+  // such a step, and the next x.
+  auto const scaled_step = [&](auto at, auto& of_k, bool loads_step, bool loads_x) {
+    constexpr int mine = decltype(at)::value;
+    if (ByWords) stage_piece(0, loads_x);
+    of_k.next(lane, loads_x);
+    QPN_UNROLL
+    for (int tile = 0; tile < tiles_per_group; ++tile) {
+      Operand& of_tile = weights[mine][tile];
+      std::uint32_t b[Operand::fragments][4];
+      QPN_UNROLL
+      for (int f = 0; f < Operand::fragments; ++f) of_tile.fragment(lane, f, b[f]);
+      if (loads_step) {
+        std::byte const* const from = codes + ahead * unit_bytes + tile * Operand::record_bytes;
+        of_tile.load_half(lane, from, 0);
+        of_tile.load_half(lane, from, 1);
+      }
+      QPN_UNROLL
+      for (int i = 0; i < RowTiles; ++i) {
+        float sum[8] = {};
+        QPN_UNROLL
+        for (int f = 0; f < Operand::fragments; ++f) {
+          word4 const a = load_a(i, f);
+          lane.mma_m8n8k4(sum, {a.w[0], a.w[1]}, {b[f][0], b[f][1]});
+          lane.mma_m8n8k4(sum, {a.w[2], a.w[3]}, {b[f][2], b[f][3]});
+        }
+        QPN_UNROLL
+        for (int j = 0; j < 8; ++j) {
+          acc[i][tile][j] = lane.fma(sum[j], of_k.of_step[tile], acc[i][tile][j]);
+        }
+      }
+    }
+    codes += unit_bytes;
+    shape::sync_mates(lane);  // all have read the chunks before they are overwritten
+  };
 
   // The step whose number is `at` modulo `ahead`. It loads half 1 of step + ahead - 1 and the rest
   // of step + ahead where there are such steps, and the next x.
-  auto const step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
+  auto const plain_step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
     constexpr int mine = decltype(at)::value;
     QPN_UNROLL
     for (int f = 0; f < Operand::fragments; ++f) {
-      if (ByWords && f % fragments_per_piece == 0) {
-        int const piece = f / fragments_per_piece;
-        x.store(lane, piece);
-        shape::sync_mates(lane);  // all chunks of the piece are in shared memory
-        if (piece + 1 == stage::pieces) x.next_record();
-        if (loads_x || piece + 1 < stage::pieces) x.load(lane, (piece + 1) % stage::pieces);
-      }
+      if (ByWords && f % fragments_per_piece == 0) stage_piece(f / fragments_per_piece, loads_x);
       // Loads come behind a barrier, where the compiler cannot move them up to what still has their
       // registers.
       if (f == 0) {
@@ -105,8 +187,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       }
       QPN_UNROLL
       for (int i = 0; i < RowTiles; ++i) {
-        word4 const a = lane.template shared_load<word4>(  // (8 rows, 8 k)
-            fragment_offset + i * tile_m * shared::row_bytes + 16 * f);
+        word4 const a = load_a(i, f);
         QPN_UNROLL
         for (int tile = 0; tile < tiles_per_group; ++tile) {
           lane.mma_m8n8k4(acc[i][tile], {a.w[0], a.w[1]}, {b[tile][0], b[tile][1]});
@@ -120,6 +201,13 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     // the barrier of another.
     if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
   };
+  auto const step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
+    if constexpr (Operand::fp32_scales_along_k) {
+      scaled_step(at, factors, loads_half_0, loads_x);
+    } else {
+      plain_step(at, loads_half_1, loads_half_0, loads_x);
+    }
+  };
 
   using first_step = std::integral_constant<int, 0>;
   if constexpr (!ByWords) {
@@ -130,13 +218,16 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       load_scales(0, weights[0]);
       load_half(0, 0, weights[0]);
       load_half(0, 1, weights[0]);
+      factors.load(lane);
       step(first_step{}, false, false, false);
     }
   } else {
     load_scales(0, weights[0]);
     load_half(0, 0, weights[0]);
     x.load(lane, 0);
+    factors.load(lane);
     if constexpr (ahead == 1) {
+      if (Operand::fp32_scales_along_k) load_half(0, 1, weights[0]);
       // The last step apart: loads without a condition need no copies of their registers.
       QPN_NO_UNROLL
       for (int left = count; left > 1; --left) step(first_step{}, true, true, true);
@@ -146,6 +237,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       if (count > 1) {
         load_scales(1, weights[1]);
         load_half(1, 0, weights[1]);
+        if (Operand::fp32_scales_along_k) load_half(1, 1, weights[1]);
       }
       QPN_NO_UNROLL
       for (int left = count;;) {
@@ -157,32 +249,6 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     }
     if (stage::pieces > 1) shape::sync_mates(lane);  // the last piece has been read, too
   }
-}
-
-/// The part that a warp without a run has in multiply_steps: it stages x with its mate.
-template <bool ByWords, class Operand, int RowTiles, class Lane>
-QPN_HD void stage_steps(Lane& lane, gemm_params const& p, int first, int count) noexcept {
-  using shape = cta_shape<Operand, RowTiles>;
-  using stage = activation_stage<Operand, RowTiles>;
-  std::int64_t const k0 = std::int64_t{first} * Operand::record_k;
-  stage x(lane, p, k0);
-  QPN_NO_UNROLL
-  for (int i = 0; i < count; ++i) {
-    if constexpr (ByWords) {
-      QPN_UNROLL
-      for (int piece = 0; piece < stage::pieces; ++piece) {
-        x.load(lane, piece);
-        x.store(lane, piece);
-        shape::sync_mates(lane);
-      }
-      x.next_record();
-    } else {
-      x.copy_elements(lane, p, k0 + std::int64_t{i} * Operand::record_k);
-      shape::sync_mates(lane);
-    }
-    if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
-  }
-  if (ByWords && stage::pieces > 1 && count > 0) shape::sync_mates(lane);
 }
 
 /// The warp's share of a part in a round: multiply(by_words, group, first step, steps), by words, a
@@ -207,18 +273,16 @@ QPN_HD void multiply_part(Lane& lane, gemm_params const& p, int round,
   multiply(std::false_type{}, rest.group, rest.first + rest.by_words, rest.by_elements);
 }
 
-/// A team's run, part by part. sum_part(has_run, sum) adds up the part that the warps find in
-/// shared memory; of `sum` a lane gets the rows of its warp, columns id and id + 32 of the group.
+/// A team's run, part by part. sum_part(sum) adds up the part that the warps find in shared memory;
+/// of `sum` a lane gets the rows of its warp, columns id and id + 32 of the group.
 template <class Operand, int RowTiles, class Lane, class SumPart>
 QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
   int const slot = shared::parts + lane.thread() / warp_lanes * 16;
   int const steps = static_cast<int>(p.split.steps);
-  bool const has_run = shape::team(lane) == 0 || p.team_runs != 0;
-  // A team without a run goes through the parts of its mates'.
   auto const run = [&]() -> std::int32_t {
-    return lane.keep(lane.block()) + (has_run ? shape::team(lane) * p.team_runs : 0);
+    return lane.keep(lane.block()) + shape::team(lane) * p.team_runs;
   };
   int const first_unit = static_cast<int>(p.split.first_unit(run()));
   run_part part{first_unit / steps, first_unit % steps, 0,
@@ -232,15 +296,14 @@ QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) 
     if (lane.thread() % warp_lanes == 0) lane.shared_store(slot, part);
     lane.sync_warp();  // the part is in shared memory
     float sum[shape::rows_per_warp][tiles_per_group] = {};
-    sum_part(has_run, sum);
+    sum_part(sum);
 
     part = lane.template shared_load<run_part>(slot);
     // On their way while planes and tickets are.
     column_factors const factors =
         load_column_factors(lane, p.epilogue, part.group, lane.thread() % warp_lanes);
     bool const whole = part.count == steps;
-    bool const finished =
-        whole ? has_run : add_planes<Operand, RowTiles>(lane, p, has_run, run(), part.group, sum);
+    bool const finished = whole || add_planes<Operand, RowTiles>(lane, p, run(), part.group, sum);
     if (finished) finish_group<Operand, RowTiles>(lane, p, factors, part.group, sum);
     // Another team of the CTA may have finished its group: all come to the barriers.
     if (p.epilogue.candidates != 0 && (shape::teams > 1 || finished)) {
@@ -255,29 +318,21 @@ QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) 
   }
 }
 
-/// The kernel. Grid: row blocks (1 with one or two row tiles) x split.ctas runs, or half of them
-/// where params.team_runs pairs them; cta_shape::threads threads, shared_layout::bytes of shared
-/// memory. CTAs that read the same weights are neighbours.
+/// The kernel. Grid: row blocks (1 with one row tile) x team_runs; cta_shape::threads threads,
+/// shared_layout::bytes of shared memory. CTAs that read the same weights are neighbours.
 template <class Operand, int RowTiles, class Lane>
 QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   using sums = float[shape::rows_per_warp][tiles_per_group];
-  walk_run<Operand, RowTiles>(lane, p, [&](bool has_run, sums& sum) {
+  walk_run<Operand, RowTiles>(lane, p, [&](sums& sum) {
     QPN_NO_UNROLL
     for (int round = 0; round < shape::rounds; ++round) {
       if (round > 0) lane.sync_block();  // the sums are read before activations overwrite them
       float acc[RowTiles][tiles_per_group][8] = {};
-      if (shape::teams > 1 && !has_run) {
-        multiply_part<Operand, RowTiles>(
-            lane, p, round, [&](auto by_words, int /*group*/, int first, int count) {
-              stage_steps<decltype(by_words)::value, Operand, RowTiles>(lane, p, first, count);
-            });
-      } else {
-        multiply_part<Operand, RowTiles>(
-            lane, p, round, [&](auto by_words, int group, int first, int count) {
-              multiply_steps<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);
-            });
-      }
+      multiply_part<Operand, RowTiles>(
+          lane, p, round, [&](auto by_words, int group, int first, int count) {
+            multiply_steps<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);
+          });
       add_warps<Operand>(lane, acc, round, sum);
     }
   });

@@ -25,9 +25,13 @@ inline constexpr int tile_m = 8;    ///< rows of x of a row tile
 template <class Operand, int RowTiles>
 struct cta_shape {
   static constexpr int teams = RowTiles > 2 ? 2 : 1;
-  /// Warps of a team: one for each share. With four row tiles and block scales 128 registers are
-  /// not enough: half as many warps, each with one share after the other.
-  static constexpr int warps = RowTiles > 2 && Operand::record::scales_per_lane > 0 ? 4 : 8;
+  /// More registers than the 128 that 8 warps of two teams leave each: with more than four row
+  /// tiles, or with four and scales along k.
+  static constexpr bool many_registers = RowTiles > 4 ||
+                                         (RowTiles > 2 && (Operand::record::scales_per_lane > 0 ||
+                                                           Operand::fp32_scales_along_k));
+  /// Warps of a team: one for each share, or half as many, each with one share after the other.
+  static constexpr int warps = many_registers ? 4 : 8;
   static constexpr int rounds = shares_per_part / warps;
   /// Records of which a warp holds, or awaits, a part: few warps need two to have enough on the
   /// way.
@@ -49,10 +53,10 @@ struct cta_shape {
   [[nodiscard]] QPN_HD static int team(Lane& lane) noexcept {
     return teams == 1 ? 0 : lane.thread() / warp_lanes % teams;
   }
-  /// The row block of the CTA: 0 where a launch has one.
+  /// The row block of the CTA. Launches of one row tile have one.
   template <class Lane>
   [[nodiscard]] QPN_HD static int row_block(Lane& lane) noexcept {
-    return teams == 1 ? 0 : lane.row_block();
+    return RowTiles == 1 ? 0 : lane.row_block();
   }
   template <class Lane>
   QPN_HD static void sync_mates(Lane& lane) noexcept {
@@ -67,8 +71,11 @@ struct cta_shape {
 struct gemm_params {
   std::byte const* records = nullptr;  ///< first record of the packed weight
   work_split split;
-  /// The second team of CTA c takes the run c + team_runs of the split; 0: it takes none.
+  /// CTAs of a row block; team t of CTA c takes the run c + t * team_runs of the split.
   std::int32_t team_runs = 0;
+  /// Of an operand with fp32 scales along k: [tiles][scale_columns].
+  float const* k_scales = nullptr;
+  int scale_columns = 0;
 
   std::uint16_t const* x = nullptr;  ///< f16 [m, k]
   std::int64_t ldx = 0;
@@ -105,8 +112,12 @@ template <class Operand, int RowTiles>
 struct shared_layout {
   using shape = cta_shape<Operand, RowTiles>;
   static constexpr int chunks = Operand::record_k / 8;  ///< of 16 bytes, of one row and record
-  /// In which x is staged, along k: two where registers are short and a half has whole sectors.
-  static constexpr int pieces = RowTiles > 2 && chunks > 2 ? 2 : 1;
+  /// In which x is staged, along k: two where registers are short, a half has whole sectors and all
+  /// lanes have as much of it. With fp32 scales along k a whole record is multiplied at once.
+  static constexpr int pieces = RowTiles > 2 && chunks > 2 && !Operand::fp32_scales_along_k &&
+                                        RowTiles * tile_m * chunks / 2 % shape::mates == 0
+                                    ? 2
+                                    : 1;
   // One chunk of padding: 8 rows then start at 8 different 16-byte columns of the banks.
   static constexpr int row_bytes = (chunks + 1) * 16;
   static constexpr int x_bytes = RowTiles * tile_m * row_bytes;  ///< of a warp and its mates

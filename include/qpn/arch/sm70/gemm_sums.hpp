@@ -180,11 +180,11 @@ QPN_HD void finish_candidates(Lane& lane, gemm_params const& p, bool finished) n
   }
 }
 
-/// Leaves this team's part of a tile group that several runs share, if it `has_run`. True where it
-/// comes last: then `sum` is of all of them.
+/// Leaves this team's part of a tile group that several runs share. True where it comes last: then
+/// `sum` is of all of them.
 template <class Operand, int RowTiles, class Lane>
 [[nodiscard]] QPN_HD bool add_planes(
-    Lane& lane, gemm_params const& p, bool has_run, std::int32_t run, int group,
+    Lane& lane, gemm_params const& p, std::int32_t run, int group,
     float (&sum)[cta_shape<Operand, RowTiles>::rows_per_warp][tiles_per_group]) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   int const id = lane.thread() % warp_lanes;
@@ -201,19 +201,16 @@ template <class Operand, int RowTiles, class Lane>
     return p.planes + (plane * shape::block_m + shape::warp(lane)) * group_n + id;
   };
   auto const within = [](int i, int tile) { return i * shape::warps * group_n + tile * 32; };
-  if (has_run) {
-    float* const mine = place(run);
+  float* const mine = place(run);
+  QPN_UNROLL
+  for (int i = 0; i < shape::rows_per_warp; ++i) {
     QPN_UNROLL
-    for (int i = 0; i < shape::rows_per_warp; ++i) {
-      QPN_UNROLL
-      for (int tile = 0; tile < tiles_per_group; ++tile) {
-        lane.store(mine + within(i, tile), sum[i][tile]);
-      }
+    for (int tile = 0; tile < tiles_per_group; ++tile) {
+      lane.store(mine + within(i, tile), sum[i][tile]);
     }
   }
   std::uint32_t* const ticket = p.tickets + block * p.split.tile_groups + group;
-  if (!draw_last_ticket<Operand, RowTiles>(lane, has_run, ticket,
-                                           static_cast<std::uint32_t>(count))) {
+  if (!draw_last_ticket<Operand, RowTiles>(lane, true, ticket, static_cast<std::uint32_t>(count))) {
     return false;
   }
   constexpr int at_once = 4;  // planes whose loads wait for each other

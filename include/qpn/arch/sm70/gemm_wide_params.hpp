@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "qpn/arch/sm70/gemm_wide_program.hpp"
-#include "qpn/detail/alignment.hpp"
 #include "qpn/detail/gemm_epilogue.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/gemm_types.hpp"
@@ -40,7 +39,7 @@ template <class Operand, int RowTiles, class Format>
   p.k = layout.k;
   p.m = args.m;
   p.row_blocks = static_cast<int>((args.m - 1) / (RowTiles * tile_m) + 1);
-  p.x_by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
+  p.x_by_words = reads_x_by_words(args);
   p.epilogue = make_epilogue_params(plan, args, Operand::half_exponent);
   return p;
 }

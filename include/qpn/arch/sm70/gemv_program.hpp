@@ -200,7 +200,7 @@ QPN_HD void add_warps_of_rows(Lane& lane, float const (&acc)[Rows][tiles_per_gro
 /// The kernel for m = Rows: the grid, the threads and the shared memory of one row tile.
 template <class Operand, int Rows, class Lane>
 QPN_HD void gemv_program(Lane& lane, gemm_params const& p) noexcept {
-  walk_run<Operand, 1>(lane, p, [&](bool /*has_run*/, float(&sum)[1][tiles_per_group]) {
+  walk_run<Operand, 1>(lane, p, [&](float(&sum)[1][tiles_per_group]) {
     float acc[Rows][tiles_per_group] = {};
     multiply_part<Operand, 1>(lane, p, 0, [&](auto by_words, int group, int first, int count) {
       multiply_rows<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);

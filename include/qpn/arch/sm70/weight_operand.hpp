@@ -32,6 +32,8 @@ struct operand_registers {
   static constexpr int record_bytes = record::bytes;
   static constexpr int fragments = record_k / 8;
   static constexpr int fragments_per_half = fragments / 2;
+  /// Whether the products of each record get an fp32 scale before they are added up.
+  static constexpr bool fp32_scales_along_k = false;
 
   word4 half[2];
 
@@ -86,6 +88,13 @@ struct weight_operand<fp8, dtype::e4m3> : operand_registers<fp8> {
       b[2 * i + 1] = pair[1];
     }
   }
+};
+
+/// The same with an fp32 scale for each block of 128 x 128 weights, which the kernel multiplies the
+/// sums of a record by: a record is 32 k of 32 rows, and lies in one block.
+struct block_scaled_fp8 : weight_operand<fp8, dtype::e4m3> {
+  static constexpr bool fp32_scales_along_k = true;
+  static constexpr int records_per_scale = static_cast<int>(scale_block) / record_k;
 };
 
 /// half2 = two f16 as published.
