@@ -29,7 +29,7 @@ using qpn::scale_mode;
 using qpn::status;
 using qpn::status_code;
 using qpn::test::aligned_bytes;
-using qpn::test::cpu_weight_kinds;
+using qpn::test::all_weight_kinds;
 using qpn::test::published_weight;
 using qpn::test::random_source;
 using qpn::test::weight_kind;
@@ -81,7 +81,7 @@ aligned_bytes pack(published_weight const& weight, packed_layout const& layout) 
 TEST(device_dequantize, values_are_the_reference_rounded_once_whatever_rows_and_strides) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       published_weight weight(kind, qpn::test::random_part_rows(kind.scale, random),
                               qpn::test::random_reduction_length(kind.format, random), random);
       // Some products beyond f16, and some below its normal numbers.

@@ -36,7 +36,6 @@ using qpn::status;
 using qpn::status_code;
 using qpn::test::aligned_bytes;
 using qpn::test::all_weight_kinds;
-using qpn::test::cpu_weight_kinds;
 using qpn::test::published_part;
 using qpn::test::published_weight;
 using qpn::test::random_source;
@@ -109,7 +108,7 @@ constexpr weight_kind nvfp4_tensor{format_id::nvfp4, scale_mode::tensor, dtype::
 TEST(device_prepack, pieces_in_any_order_write_the_bytes_of_the_host_and_each_of_them_once) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       published_weight weight = random_weight(kind, random);
       packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k
@@ -155,7 +154,7 @@ TEST(device_prepack, the_report_is_the_status_of_the_host) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       published_weight weight = random_weight(kind, random);
       qpn::test::spoil(weight, random);
       packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
@@ -202,7 +201,7 @@ TEST(device_prepack, the_report_has_room_for_the_last_place_of_the_largest_weigh
 TEST(device_prepack, unpacked_pieces_are_what_the_host_unpacks) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       published_weight weight = random_weight(kind, random);
       packed_layout const layout = qpn::test::gpu_layout_of(weight, seed);
       SCOPED_TRACE(testing::Message() << kind << ", n " << layout.n << ", k " << layout.k

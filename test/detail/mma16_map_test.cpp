@@ -100,7 +100,7 @@ published_part canonical(published_part part) {
 TEST(prepack_mma16, unpack_returns_every_byte_and_the_reference_every_value) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     random_source random(seed);
-    for (weight_kind const kind : cpu_weight_kinds) {
+    for (weight_kind const kind : all_weight_kinds) {
       SCOPED_TRACE(testing::Message() << kind << ", seed " << seed);
       published_weight weight(kind, random_part_rows(kind.scale, random, 300),
                               random_reduction_length(kind.format, random), random);

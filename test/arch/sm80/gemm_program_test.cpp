@@ -28,7 +28,7 @@ gemm_case mma16_case() {
 }
 
 class mma16_weight_kind : public testing::TestWithParam<weight_kind> {};
-INSTANTIATE_TEST_SUITE_P(mma16_program, mma16_weight_kind, testing::ValuesIn(cpu_weight_kinds),
+INSTANTIATE_TEST_SUITE_P(mma16_program, mma16_weight_kind, testing::ValuesIn(all_weight_kinds),
                          [](auto const& tested) { return to_string(tested.param); });
 
 TEST_P(mma16_weight_kind, matches_fp64_on_ragged_shapes) {
@@ -121,7 +121,7 @@ TEST_P(mma16_weight_kind, takes_outliers_up_to_6e4) {
 
 TEST(mma16_program, reads_x_of_any_alignment_and_stride) {
   std::uint64_t seed = 500;
-  for (weight_kind kind : cpu_weight_kinds) {
+  for (weight_kind kind : all_weight_kinds) {
     for (std::int64_t gap : {0, 1, 8, 1000}) {
       for (bool misaligned : {false, true}) {
         gemm_case c = mma16_case();
@@ -164,7 +164,7 @@ TEST(mma16_program, every_interleaving_of_warps_and_ctas_gives_the_same_bits) {
 
 TEST(mma16_program, adds_bias_and_residual_and_multiplies_gate_by_up) {
   std::uint64_t seed = 60;
-  for (weight_kind kind : cpu_weight_kinds) {
+  for (weight_kind kind : all_weight_kinds) {
     for (bool gate : {false, true}) {
       gemm_case c = mma16_case();
       c.kind = kind;
@@ -189,7 +189,7 @@ TEST(mma16_program, candidates_are_those_of_the_stored_row) {
     for (std::int64_t m : {1, 8, 13, 70}) {
       if (candidates > 1 && m > gemm_candidates_max_m) continue;
       gemm_case c = mma16_case();
-      c.kind = cpu_weight_kinds[seed % std::size(cpu_weight_kinds)];
+      c.kind = all_weight_kinds[seed % std::size(all_weight_kinds)];
       c.m = m;
       c.n = 500;  // 16 strips for 8 CTAs
       c.k = 320;
