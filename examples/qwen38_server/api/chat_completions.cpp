@@ -7,6 +7,7 @@
 
 #include "api/chat_messages.hpp"
 #include "api/errors.hpp"
+#include "api/output_fields.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -74,6 +75,15 @@ chat_request parse_chat_request(json const& body, settings const& served,
   out.messages = read_chat_messages(body);
   out.generation.request.split_reasoning = true;
   out.generation.request.starts_in_reasoning = out.options.enable_thinking;
+  out.generation.request.top_logprobs = read_chat_logprobs(fields);
+  out.generation.request.thinking_budget = read_thinking_budget(fields);
+  out.tools = read_chat_tools(fields, out.options.enable_thinking);
+  out.generation.grammar = read_response_format(fields, out.options.enable_thinking);
+  if (out.generation.grammar != nullptr && out.tools.signatures != nullptr) {
+    fields.refuse("response_format",
+                  "response_format: cannot be served beside tools; leave out one of them.");
+  }
+  if (out.tools.grammar != nullptr) out.generation.grammar = out.tools.grammar;
   return out;
 }
 

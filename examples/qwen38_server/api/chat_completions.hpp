@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "api/chat_tools.hpp"
 #include "api/generation_fields.hpp"
 #include "api/settings.hpp"
 #include "text/chat_template.hpp"
@@ -14,6 +15,7 @@ namespace qwen38::api {
 struct chat_request {
   generation_fields generation;
   std::vector<text::message> messages;
+  chat_tools tools;  ///< its grammar, if there is one, is generation.grammar
   text::chat_options options;
 };
 

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "api/errors.hpp"
+#include "api/output_fields.hpp"
+#include "api/unserved_fields.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -58,6 +60,8 @@ completion_request parse_completion_request(json const& body, settings const& se
   request_fields const fields(body);
   completion_request out;
   out.generation = read_generation_fields(fields, served, limits);
+  refuse_chat_fields(fields);
+  out.generation.request.top_logprobs = read_completion_logprobs(fields);
   out.prompt = read_prompt(fields, limits.vocab_size);
   return out;
 }

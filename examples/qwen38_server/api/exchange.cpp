@@ -60,7 +60,7 @@ bool exchange::is_cancelled() {
 }
 
 void exchange::submit(std::shared_ptr<exchange> const& self, engine::request request,
-                      reply_writer writer, bool stream) {
+                      reply_writer writer, answer_reader reader, bool stream) {
   if (self->is_cancelled()) {
     self->fail(cancelled_reply());
     return;
@@ -68,6 +68,7 @@ void exchange::submit(std::shared_ptr<exchange> const& self, engine::request req
   {
     std::lock_guard const lock(self->reply_mutex_);
     self->writer_.emplace(std::move(writer));
+    self->reader_.emplace(std::move(reader));
     self->stream_ = stream;
   }
   request.id = self->id_;
@@ -103,18 +104,21 @@ void exchange::begin_locked() {
   if (!frames_.empty()) sink_->write(frames_);
 }
 
-void exchange::on_output(engine::output_delta const& delta) {
-  std::lock_guard const lock(reply_mutex_);
-  record_.output(delta);
+void exchange::take_locked(answer_step const& step) {
   if (!stream_) {
-    reasoning_ += delta.reasoning;
-    content_ += delta.content;
+    answer_.add(step);
     return;
   }
   begin_locked();
   frames_.clear();
-  writer_->append_delta(frames_, delta);
+  writer_->append_step(frames_, step);
   if (!frames_.empty()) sink_->write(frames_);
+}
+
+void exchange::on_output(engine::output_delta const& delta) {
+  std::lock_guard const lock(reply_mutex_);
+  record_.output(delta);
+  take_locked(reader_->read(delta));
 }
 
 void exchange::on_finish(engine::result const& outcome) {
@@ -129,8 +133,9 @@ void exchange::finish_locked(engine::result const& outcome) {
                         outcome.finish == engine::finish_reason::length;
   // Before the client hears of its end: who has its answer finds it counted.
   record_.finished(outcome, stream_ || answered ? 200 : describe_end(outcome).status);
+  if (answered) take_locked(reader_->finish(outcome));
   if (!stream_ && answered) {
-    sink_->send({200, writer_->whole(reasoning_, content_, outcome)});
+    sink_->send({200, writer_->whole(answer_, outcome, reader_->called())});
     return;
   }
   if (!stream_) {
@@ -142,7 +147,7 @@ void exchange::finish_locked(engine::result const& outcome) {
   begin_locked();
   frames_.clear();
   if (answered) {
-    writer_->append_end(frames_, outcome);
+    writer_->append_end(frames_, outcome, reader_->called());
   } else {
     append_error_frame(frames_, error_body(describe_end(outcome)));
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "api/answer_reader.hpp"
 #include "api/call_record.hpp"
 #include "api/errors.hpp"
 #include "api/reply.hpp"
@@ -31,9 +32,10 @@ class exchange final : public engine::observer {
   /// not yet submitted never will be.
   void cancel() noexcept;
 
-  /// Submits the request, with `writer` for its reply. Throws what engine::service::submit throws.
+  /// Submits the request, with `reader` for its answer and `writer` for its reply. Throws what
+  /// engine::service::submit throws.
   static void submit(std::shared_ptr<exchange> const& self, engine::request request,
-                     reply_writer writer, bool stream);
+                     reply_writer writer, answer_reader reader, bool stream);
 
   /// Ends an exchange whose request was not taken.
   void fail(error_reply const& what) noexcept;
@@ -45,6 +47,7 @@ class exchange final : public engine::observer {
   [[nodiscard]] bool is_cancelled();
   void begin_locked();
   void finish_locked(engine::result const& outcome);
+  void take_locked(answer_step const& step);
 
   engine::service& engine_;
   endpoint const kind_;
@@ -58,12 +61,12 @@ class exchange final : public engine::observer {
 
   std::mutex reply_mutex_;  // orders calls to the sink
   std::optional<reply_writer> writer_;
+  std::optional<answer_reader> reader_;
   bool stream_ = false;
   bool begun_ = false;
   bool finished_ = false;
-  std::string frames_;     // reused from step to step
-  std::string reasoning_;  // of a plain reply
-  std::string content_;
+  std::string frames_;  // reused from step to step
+  answer answer_;       // of a plain reply
 };
 
 }  // namespace qwen38::api

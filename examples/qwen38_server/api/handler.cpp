@@ -26,17 +26,31 @@ void fit_default_limit(generation_fields& generation, model_limits const& limits
   request.min_tokens = std::min(request.min_tokens, request.max_tokens);
 }
 
-generation_fields translate_chat(nlohmann::ordered_json const& body, settings const& served,
-                                 model_limits const& limits, text::tokenizer const& tokenizer) {
+/// A request as the engine takes it, and how its answer is read.
+struct translated {
+  generation_fields generation;
+  std::shared_ptr<text::tool_signatures const> tools;  // null: no calls are looked for
+};
+
+translated translate_chat(nlohmann::ordered_json const& body, settings const& served,
+                          model_limits const& limits, text::tokenizer const& tokenizer) {
   auto chat = parse_chat_request(body, served, limits);
-  chat.generation.request.prompt_ids =
-      text::encode_chat(tokenizer, chat.messages, /*tools=*/nullptr, chat.options);
-  return std::move(chat.generation);
+  auto& request = chat.generation.request;
+  request.prompt_ids =
+      text::encode_chat(tokenizer, chat.messages, chat.tools.rendered, chat.options);
+  if (request.thinking_budget) {
+    auto const end = tokenizer.token_to_id("</think>");
+    if (!end) {
+      throw field_error(error_kind::unsupported, "thinking_budget",
+                        "thinking_budget: this model has no token that ends its reasoning.");
+    }
+    request.end_reasoning_id = *end;
+  }
+  return {std::move(chat.generation), std::move(chat.tools.signatures)};
 }
 
-generation_fields translate_completion(nlohmann::ordered_json const& body, settings const& served,
-                                       model_limits const& limits,
-                                       text::tokenizer const& tokenizer) {
+translated translate_completion(nlohmann::ordered_json const& body, settings const& served,
+                                model_limits const& limits, text::tokenizer const& tokenizer) {
   auto completion = parse_completion_request(body, served, limits);
   auto& ids = completion.generation.request.prompt_ids;
   if (auto* const given = std::get_if<std::vector<std::int32_t>>(&completion.prompt)) {
@@ -44,7 +58,7 @@ generation_fields translate_completion(nlohmann::ordered_json const& body, setti
   } else {
     ids = tokenizer.encode(std::get<std::string>(completion.prompt));
   }
-  return std::move(completion.generation);
+  return {std::move(completion.generation), nullptr};
 }
 
 /// For the operator, who must learn what the client is not told. Only our own sentences: a foreign
@@ -65,6 +79,7 @@ std::int64_t seconds_now() {
 handler::handler(engine::service& engine, text::tokenizer const& tokenizer, settings served)
     : engine_(engine),
       tokenizer_(tokenizer),
+      words_(std::make_shared<text::vocabulary const>(tokenizer)),
       served_(std::move(served)),
       limits_{engine.max_context(), tokenizer.vocab_size(), engine.supports_drafts()},
       traces_(std::make_shared<telemetry>()) {
@@ -96,16 +111,19 @@ void handler::serve(std::shared_ptr<exchange> const& call, std::string_view body
 
 void handler::submit(std::shared_ptr<exchange> const& call, std::string_view body) const {
   bool const chat = call->kind() == endpoint::chat_completions;
-  auto generation = [&] {
+  auto [generation, tools] = [&] {
     auto const parsed = parse_json(body, "The request body");
     return chat ? translate_chat(parsed, served_, limits_, tokenizer_)
                 : translate_completion(parsed, served_, limits_, tokenizer_);
   }();
   fit_default_limit(generation, limits_);
+  auto& request = generation.request;
+  if (generation.grammar != nullptr) request.grammar = {words_, std::move(generation.grammar)};
   reply_identity const identity{(chat ? "chatcmpl-" : "cmpl-") + call->id(), seconds_now(),
                                 served_.model_id};
-  exchange::submit(call, std::move(generation.request),
-                   reply_writer(call->kind(), identity, generation.include_usage),
+  reply_writer writer(call->kind(), identity, generation.include_usage,
+                      request.top_logprobs ? &tokenizer_ : nullptr);
+  exchange::submit(call, std::move(request), std::move(writer), answer_reader(std::move(tools)),
                    generation.stream);
 }
 
@@ -124,7 +142,7 @@ reply handler::tokenize(std::string_view body) const noexcept {
     bool const chat = parsed.is_object() && parsed.contains("messages");
     auto const generation = chat ? translate_chat(parsed, served_, limits_, tokenizer_)
                                  : translate_completion(parsed, served_, limits_, tokenizer_);
-    return tokens_reply(parsed, generation.request.prompt_ids, limits_, tokenizer_);
+    return tokens_reply(parsed, generation.generation.request.prompt_ids, limits_, tokenizer_);
   });
 }
 reply handler::detokenize(std::string_view body) const noexcept {

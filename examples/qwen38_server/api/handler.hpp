@@ -12,6 +12,7 @@
 #include "api/settings.hpp"
 #include "engine/service.hpp"
 #include "text/tokenizer.hpp"
+#include "text/vocabulary.hpp"
 
 namespace qwen38::api {
 
@@ -56,6 +57,7 @@ class handler {
 
   engine::service& engine_;
   text::tokenizer const& tokenizer_;
+  std::shared_ptr<text::vocabulary const> words_;  // of grammars
   settings const served_;
   model_limits const limits_;
   std::shared_ptr<telemetry> const traces_;  // exchanges may outlive this object

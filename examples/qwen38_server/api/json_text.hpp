@@ -20,4 +20,8 @@ void append_json_integer(std::string& out, std::int64_t value);
 /// Appends `value` with three decimals; JSON has no NaN and no infinity: they become 0.
 void append_json_decimal(std::string& out, double value);
 
+/// Appends the shortest decimal that reads back as `value`; what is not finite becomes -9999, which
+/// is how other servers write the logarithm of nothing.
+void append_json_number(std::string& out, double value);
+
 }  // namespace qwen38::api

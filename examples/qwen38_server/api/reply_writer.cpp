@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api/json_text.hpp"
+#include "api/logprobs_text.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -22,8 +23,9 @@ std::string head(std::string_view object, reply_identity const& identity,
   return out;
 }
 
-std::string_view finish_name(engine::finish_reason finish) {
-  return finish == engine::finish_reason::length ? "length" : "stop";
+std::string_view finish_name(engine::finish_reason finish, bool called) {
+  if (finish == engine::finish_reason::length) return "length";
+  return called ? "tool_calls" : "stop";
 }
 
 void append_member(std::string& out, std::string_view name, std::int64_t value) {
@@ -99,8 +101,9 @@ void append_measurements(std::string& out, engine::result const& outcome) {
 
 }  // namespace
 
-reply_writer::reply_writer(endpoint kind, reply_identity const& identity, bool include_usage)
-    : kind_(kind), include_usage_(include_usage) {
+reply_writer::reply_writer(endpoint kind, reply_identity const& identity, bool include_usage,
+                           text::tokenizer const* tokens)
+    : kind_(kind), include_usage_(include_usage), tokens_(tokens) {
   bool const chat = kind == endpoint::chat_completions;
   std::string_view const chunk = chat ? "chat.completion.chunk" : "text_completion";
   std::string_view const one_choice = R"(,"choices":[{"index":0,)";
@@ -108,6 +111,7 @@ reply_writer::reply_writer(endpoint kind, reply_identity const& identity, bool i
   whole_prefix_ = head(chat ? "chat.completion" : "text_completion", identity, one_choice);
   usage_prefix_ = "data: " + head(chunk, identity, R"(,"choices":[],"usage":)");
   chunk_suffix_ = include_usage ? ",\"usage\":null}\n\n" : "}\n\n";
+  call_prefix_ = "call_" + identity.id.substr(identity.id.find('-') + 1) + '_';
 }
 
 void reply_writer::append_begin(std::string& out) const {
@@ -117,8 +121,21 @@ void reply_writer::append_begin(std::string& out) const {
   out += chunk_suffix_;
 }
 
+/// The member of a choice, with what has come since the last one.
+void reply_writer::append_logprobs(std::string& out) {
+  out += R"(,"logprobs":)";
+  if (logprobs_.empty() || tokens_ == nullptr) {
+    out += "null";
+  } else if (kind_ == endpoint::chat_completions) {
+    append_chat_logprobs(out, *tokens_, logprobs_);
+  } else {
+    append_completion_logprobs(out, *tokens_, logprobs_, text_offset_);
+  }
+  logprobs_.clear();
+}
+
 void reply_writer::append_text_chunk(std::string& out, std::string_view field,
-                                     std::string_view text) const {
+                                     std::string_view text) {
   out += chunk_prefix_;
   if (kind_ == endpoint::chat_completions) {
     out += R"("delta":{")";
@@ -130,20 +147,57 @@ void reply_writer::append_text_chunk(std::string& out, std::string_view field,
     out += R"("text":)";
     append_json_string(out, text);
   }
-  out += R"(,"logprobs":null,"finish_reason":null}])";
+  append_logprobs(out);
+  out += R"(,"finish_reason":null}])";
   out += chunk_suffix_;
 }
 
-void reply_writer::append_delta(std::string& out, engine::output_delta const& delta) const {
-  if (!delta.reasoning.empty()) append_text_chunk(out, "reasoning_content", delta.reasoning);
-  if (!delta.content.empty()) append_text_chunk(out, "content", delta.content);
+void reply_writer::append_call_id(std::string& out, int index) const {
+  append_json_string(out, std::string_view(call_prefix_ + std::to_string(index)));
 }
 
-void reply_writer::append_end(std::string& out, engine::result const& outcome) const {
+void reply_writer::append_call_chunk(std::string& out, text::tool_event const& event) {
+  bool const begins = event.what == text::tool_event::kind::call;
+  out += chunk_prefix_;
+  out += R"("delta":{"tool_calls":[{"index":)";
+  append_json_integer(out, event.index);
+  if (begins) {
+    out += R"(,"id":)";
+    append_call_id(out, event.index);
+    out += R"(,"type":"function")";
+  }
+  out += R"(,"function":{)";
+  if (begins) {
+    out += R"("name":)";
+    append_json_string(out, std::string_view(event.text));
+    out += ',';
+  }
+  out += R"("arguments":)";
+  append_json_string(out, begins ? std::string_view() : std::string_view(event.text));
+  out += "}}]}";
+  append_logprobs(out);
+  out += R"(,"finish_reason":null}])";
+  out += chunk_suffix_;
+}
+
+void reply_writer::append_step(std::string& out, answer_step const& step) {
+  if (!step.reasoning.empty()) append_text_chunk(out, "reasoning_content", step.reasoning);
+  logprobs_.insert(logprobs_.end(), step.logprobs.begin(), step.logprobs.end());
+  for (text::tool_event const& event : step.events) {
+    if (event.what == text::tool_event::kind::content) {
+      append_text_chunk(out, "content", event.text);
+    } else {
+      append_call_chunk(out, event);
+    }
+  }
+}
+
+void reply_writer::append_end(std::string& out, engine::result const& outcome, bool called) {
   out += chunk_prefix_;
   out += kind_ == endpoint::chat_completions ? R"("delta":{})" : R"("text":"")";
-  out += R"(,"logprobs":null,"finish_reason":")";
-  out += finish_name(outcome.finish);
+  append_logprobs(out);
+  out += R"(,"finish_reason":")";
+  out += finish_name(outcome.finish, called);
   out += "\"}]";
   append_measurements(out, outcome);
   out += chunk_suffix_;
@@ -155,27 +209,39 @@ void reply_writer::append_end(std::string& out, engine::result const& outcome) c
   out += "data: [DONE]\n\n";
 }
 
-std::string reply_writer::whole(std::string_view reasoning, std::string_view content,
-                                engine::result const& outcome) const {
+std::string reply_writer::whole(answer const& all, engine::result const& outcome, bool called) {
   std::string out = whole_prefix_;
   if (kind_ == endpoint::chat_completions) {
     out += R"("message":{"role":"assistant","content":)";
-    if (content.empty() && !reasoning.empty()) {
+    if (all.content.empty() && !(all.reasoning.empty() && all.calls.empty())) {
       out += "null";
     } else {
-      append_json_string(out, content);
+      append_json_string(out, std::string_view(all.content));
     }
-    if (!reasoning.empty()) {
+    if (!all.reasoning.empty()) {
       out += R"(,"reasoning_content":)";
-      append_json_string(out, reasoning);
+      append_json_string(out, std::string_view(all.reasoning));
     }
+    if (!all.calls.empty()) out += R"(,"tool_calls":[)";
+    for (std::size_t i = 0; i < all.calls.size(); ++i) {
+      out += i > 0 ? R"(,{"id":)" : R"({"id":)";
+      append_call_id(out, static_cast<int>(i));
+      out += R"(,"type":"function","function":{"name":)";
+      append_json_string(out, std::string_view(all.calls[i].name));
+      out += R"(,"arguments":)";
+      append_json_string(out, std::string_view(all.calls[i].arguments));
+      out += "}}";
+    }
+    if (!all.calls.empty()) out += ']';
     out += '}';
   } else {
     out += R"("text":)";
-    append_json_string(out, content);
+    append_json_string(out, std::string_view(all.content));
   }
-  out += R"(,"logprobs":null,"finish_reason":")";
-  out += finish_name(outcome.finish);
+  logprobs_ = all.logprobs;
+  append_logprobs(out);
+  out += R"(,"finish_reason":")";
+  out += finish_name(outcome.finish, called);
   out += R"("}],"usage":)";
   append_usage(out, outcome.usage);
   append_measurements(out, outcome);

@@ -33,10 +33,11 @@ struct unserved_field {
 
 constexpr std::string_view no_probabilities =
     "token probabilities are not supported; leave it out.";
-constexpr std::string_view no_grammar = "constrained output is not supported; leave it out.";
+constexpr std::string_view no_grammar =
+    "this name is not served; use response_format of a chat completion.";
 constexpr std::string_view no_sampler = "this way of sampling is not supported; leave it out.";
 constexpr std::string_view only_text = "only text is served; leave it out.";
-constexpr std::string_view no_budget = "a budget for thinking is not supported; leave it out.";
+constexpr std::string_view only_chat = "served for chat completions only; leave it out.";
 
 constexpr auto body_fields = std::to_array<unserved_field>({
     {"echo", neutral::off, "repeating the prompt is not supported; it must be false."},
@@ -81,10 +82,16 @@ constexpr auto body_fields = std::to_array<unserved_field>({
      "reasoning is always part of the answer; switch thinking off instead."},
     {"reasoning", neutral::null, "the effort is set by reasoning_effort; leave it out."},
     {"thinking", neutral::null, "thinking is switched by enable_thinking; leave it out."},
-    {"thinking_budget", neutral::null, no_budget},
-    {"thinking_token_budget", neutral::null, no_budget},
+    {"functions", neutral::empty, "this older name is not served; use tools."},
     {"priority", neutral::zero, "requests are served in order, so it must be 0."},
     {"cache_salt", neutral::empty, "prefixes are shared by all requests; leave it out."},
+});
+
+constexpr auto chat_fields = std::to_array<unserved_field>({
+    {"tools", neutral::empty, only_chat},
+    {"top_logprobs", neutral::zero, only_chat},
+    {"thinking_budget", neutral::null, only_chat},
+    {"thinking_token_budget", neutral::null, only_chat},
 });
 
 constexpr auto message_fields = std::to_array<unserved_field>({
@@ -129,22 +136,12 @@ void refuse_several_answers(request_fields const& body) {
   }
 }
 
-void refuse_probabilities(request_fields const& body) {
+void refuse_biases(request_fields const& body) {
   if (auto const* const bias = body.object("logit_bias")) {
     bool const all_zero = std::all_of(bias->begin(), bias->end(), [](json const& value) {
       return value.is_number() && value.get<double>() == 0.0;
     });
     if (!all_zero) body.refuse("logit_bias", "logit_bias: biasing single tokens is not supported.");
-  }
-  if (auto const* const logprobs = body.find("logprobs")) {
-    if (!logprobs->is_boolean() && !logprobs->is_number())
-      fail_field("logprobs", "false", *logprobs);
-    if (*logprobs != json(false)) {
-      body.refuse("logprobs", "logprobs: " + std::string(no_probabilities));
-    }
-  }
-  if (body.integer("top_logprobs", 0, 20).value_or(0) != 0) {
-    body.refuse("top_logprobs", "top_logprobs: " + std::string(no_probabilities));
   }
 }
 
@@ -162,12 +159,6 @@ void refuse_other_texts(request_fields const& body, std::string_view name,
 }
 
 void refuse_other_outputs(request_fields const& body) {
-  if (auto const* const format = body.object("response_format")) {
-    request_fields const fields(*format, "response_format");
-    if (fields.string("type").value_or("text") != "text") {
-      fields.refuse("type", "response_format.type: only `text` is served.");
-    }
-  }
   if (auto const* const modalities = body.array("modalities", 16)) {
     for (auto const& kind : *modalities) {
       if (kind != json("text")) body.refuse("modalities", "modalities: only `text` is served.");
@@ -175,39 +166,38 @@ void refuse_other_outputs(request_fields const& body) {
   }
 }
 
-void refuse_tools(request_fields const& body) {
-  // A choice may also be an object that names a tool; that is as little served as "required".
-  auto const is_text = [&](std::string_view name, std::string_view text) {
-    auto const* const value = body.find(name);
-    return value != nullptr && *value == json(text);
-  };
-  auto const check = [&](std::string_view list, std::string_view choice) {
-    bool const none = is_text(choice, "none");
-    if (auto const* const given = body.array(list, SIZE_MAX); given && !given->empty() && !none) {
-      body.refuse(list, std::string(list) +
-                            ": tool calls are not served yet; leave it out or set " +
-                            std::string(choice) + " to `none`.");
-    }
-    if (body.find(choice) != nullptr && !none && !is_text(choice, "auto")) {
-      body.refuse(choice, std::string(choice) +
-                              ": tool calls are not served yet; only `none` and `auto` pass.");
-    }
-  };
-  check("tools", "tool_choice");
-  check("functions", "function_call");
-  (void)body.boolean("parallel_tool_calls");  // either way neutral without tools
+/// The older name of tool_choice.
+void refuse_function_choice(request_fields const& body) {
+  auto const* const value = body.find("function_call");
+  if (value == nullptr || *value == json("none") || *value == json("auto")) return;
+  body.refuse("function_call", "function_call: this older name is not served; use tool_choice.");
 }
 
 }  // namespace
 
 void refuse_unserved_fields(request_fields const& body) {
   refuse_several_answers(body);
-  refuse_probabilities(body);
+  refuse_biases(body);
   refuse_other_texts(body, "service_tier", {"auto", "default"});
   refuse_other_texts(body, "verbosity", {"medium"});
   refuse_other_outputs(body);
-  refuse_tools(body);
+  refuse_function_choice(body);
   refuse_all(body, body_fields);
+}
+
+void refuse_chat_fields(request_fields const& body) {
+  refuse_all(body, chat_fields);
+  if (auto const* const choice = body.find("tool_choice");
+      choice != nullptr && *choice != json("none") && *choice != json("auto")) {
+    body.refuse("tool_choice", "tool_choice: " + std::string(only_chat));
+  }
+  static_cast<void>(body.boolean("parallel_tool_calls"));  // neutral either way without tools
+  if (auto const* const format = body.object("response_format")) {
+    request_fields const fields(*format, "response_format");
+    if (fields.string("type").value_or("text") != "text") {
+      fields.refuse("type", "response_format.type: " + std::string(only_chat));
+    }
+  }
 }
 
 void refuse_unserved_message_fields(request_fields const& message) {

@@ -162,6 +162,13 @@ void engine::check(request const& wanted) const {
   require(wanted.draft_tokens == 0 || limits.has_mtp,
           "draft_tokens: this model has no MTP layer, so it must be 0, got " +
               std::to_string(wanted.draft_tokens) + '.');
+  require(
+      !wanted.thinking_budget || (*wanted.thinking_budget >= 0 && wanted.end_reasoning_id >= 0 &&
+                                  wanted.end_reasoning_id < limits.valid_ids),
+      "thinking_budget: expected at least 0, and a model with a token that ends reasoning.");
+  require(!wanted.top_logprobs ||
+              (*wanted.top_logprobs >= 0 && *wanted.top_logprobs <= limits.valid_ids),
+          "top_logprobs: expected 0 to the number of the model's ids.");
   auto const prompt = static_cast<std::int64_t>(wanted.prompt_ids.size());
   if (prompt > limits.max_context || wanted.max_tokens > limits.max_context - prompt) {
     throw error(error_kind::context_length_exceeded,

@@ -4,16 +4,54 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/logprobs.hpp"
+
 namespace qwen38::engine {
 
 generation::generation(request wanted, text::tokenizer const& source, std::int32_t valid_ids)
     : wanted_(std::move(wanted)),
       sampler_(wanted_.sampling, wanted_.stop_ids, valid_ids),
-      text_(source, wanted_.stop_strings, wanted_.split_reasoning && wanted_.starts_in_reasoning) {}
+      text_(source, wanted_.stop_strings, wanted_.split_reasoning && wanted_.starts_in_reasoning),
+      valid_ids_(valid_ids) {
+  if (wanted_.grammar.grammar != nullptr) constraint_.emplace(wanted_.grammar);
+}
 
-std::int32_t generation::sample(std::span<float const> logits, sampler_scratch& scratch) const {
-  return sampler_.sample(logits, prompt_tokens() + completion_tokens_,
-                         completion_tokens_ < wanted_.min_tokens, scratch);
+bool generation::must_end_reasoning() const {
+  return wanted_.thinking_budget && text_.in_reasoning() &&
+         reasoning_tokens_ >= *wanted_.thinking_budget;
+}
+
+std::span<std::uint32_t const> generation::mask() {
+  auto const put = [&](std::int32_t id) {
+    mask_[static_cast<std::size_t>(id) / 32] |= std::uint32_t{1}
+                                                << static_cast<std::uint32_t>(id) % 32;
+  };
+  if (must_end_reasoning()) {
+    mask_.assign((static_cast<std::size_t>(valid_ids_) + 31) / 32, 0);
+    put(wanted_.end_reasoning_id);
+    return mask_;
+  }
+  if (!constraint_) return {};
+  auto const allowed = constraint_->mask();
+  mask_.assign(allowed.begin(), allowed.end());
+  if (constraint_->may_end()) {
+    for (std::int32_t const id : wanted_.stop_ids) {
+      if (id < valid_ids_) put(id);
+    }
+  }
+  return mask_;
+}
+
+std::int32_t generation::sample(std::span<float const> logits, sampler_scratch& scratch) {
+  bool const may_stop = completion_tokens_ >= wanted_.min_tokens ||
+                        (constraint_ && constraint_->must_end()) || must_end_reasoning();
+  auto const id =
+      sampler_.sample(logits, prompt_tokens() + completion_tokens_, !may_stop, mask(), scratch);
+  if (wanted_.top_logprobs) {
+    auto const valid = logits.first(static_cast<std::size_t>(valid_ids_));
+    logprobs_ = logprobs_of(valid, id, *wanted_.top_logprobs);
+  }
+  return id;
 }
 
 void generation::add(std::int32_t id) {
@@ -25,9 +63,14 @@ void generation::add(std::int32_t id) {
     return;
   }
   if (text_.in_reasoning()) ++reasoning_tokens_;
+  if (logprobs_) {
+    logprobs_->in_reasoning = text_.in_reasoning();
+    delta_.logprobs.push_back(*std::exchange(logprobs_, std::nullopt));
+  }
   text::text_delta const text = text_.push(id);
   append(text);
-  if (text.stopped) {
+  if (constraint_) constraint_->advance(id);
+  if (text.stopped || (constraint_ && constraint_->must_end() && wanted_.stop_ids.empty())) {
     end(finish_reason::stop);
   } else if (completion_tokens_ == wanted_.max_tokens) {
     end(finish_reason::length);

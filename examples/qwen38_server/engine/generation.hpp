@@ -5,10 +5,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/request.hpp"
 #include "engine/sampler.hpp"
 #include "text/text_stream.hpp"
+#include "text/token_constraint.hpp"
 #include "text/tokenizer.hpp"
 
 namespace qwen38::engine {
@@ -31,7 +33,11 @@ class generation {
   void begin() { sampler_.add_prompt(wanted_.prompt_ids); }
 
   /// Chooses the next token from a row of logits. Throws like sampler::sample().
-  [[nodiscard]] std::int32_t sample(std::span<float const> logits, sampler_scratch& scratch) const;
+  [[nodiscard]] std::int32_t sample(std::span<float const> logits, sampler_scratch& scratch);
+
+  /// The ids that may come next, as sampler::sample() takes them; empty: all. Valid until the next
+  /// call of a member that is not const.
+  [[nodiscard]] std::span<std::uint32_t const> mask();
 
   /// The next token of the output; may end it. Not after the end.
   void add(std::int32_t id);
@@ -49,10 +55,15 @@ class generation {
 
  private:
   void append(text::text_delta const& text);
+  [[nodiscard]] bool must_end_reasoning() const;
 
   request wanted_;
   sampler sampler_;
   text::text_stream text_;
+  std::int32_t valid_ids_;
+  std::optional<text::token_constraint> constraint_;
+  std::vector<std::uint32_t> mask_;
+  std::optional<token_logprobs> logprobs_;  // of the token that sample() chose
   output_delta delta_;
   std::int64_t completion_tokens_ = 0;
   std::int64_t reasoning_tokens_ = 0;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "text/token_constraint.hpp"
+
 namespace qwen38::engine {
 
 inline constexpr int max_draft_tokens = 15;
@@ -38,6 +40,32 @@ struct request {
   std::vector<std::string> stop_strings;  ///< end the text; the match and what follows is dropped
   bool split_reasoning = false;           ///< chat: separate reasoning from content
   bool starts_in_reasoning = false;       ///< the prompt ended with an open <think>
+  /// The language of the output, reasoning included; no grammar: any. A stop id that is a control
+  /// token may come where the output is a text of it, and nowhere else; one that prints also where
+  /// the output can go on with it. Where nothing else may come, stop ids come whatever min_tokens
+  /// says; without stop ids the output ends there by itself.
+  text::token_grammar grammar;
+  /// Most tokens of reasoning before end_reasoning_id, which is chosen once they are spent; none:
+  /// any number. Without effect unless the output starts in reasoning.
+  std::optional<std::int64_t> thinking_budget;
+  std::int32_t end_reasoning_id = -1;  ///< </think>; must be given with a budget
+  /// The log probabilities of each token and of this many likeliest ones come with the output.
+  std::optional<int> top_logprobs;
+};
+
+/// How likely the model found one token: ln of its share in the distribution of the model's logits
+/// over all valid ids, before penalties, temperature and masks. A finite number.
+struct token_logprob {
+  std::int32_t id = 0;
+  double logprob = 0;
+  bool operator==(token_logprob const&) const = default;
+};
+
+struct token_logprobs {
+  token_logprob chosen;
+  std::vector<token_logprob> top;  ///< likeliest first, of equal ones the lower id
+  bool in_reasoning = false;       ///< the token counts as reasoning
+  bool operator==(token_logprobs const&) const = default;
 };
 
 enum class finish_reason {
@@ -54,6 +82,7 @@ struct output_delta {
   std::string reasoning;
   std::string content;
   std::vector<std::int32_t> ids;  ///< token ids emitted in this step (the stop id included)
+  std::vector<token_logprobs> logprobs = {};  ///< of each of ids but a stop id, if asked for
 };
 
 struct usage_counts {

@@ -44,6 +44,12 @@ float clamped(float logit) {
   return std::clamp(logit, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
 }
 
+void ban_unmasked(std::span<std::uint32_t const> mask, std::span<float> logits) {
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if ((mask[id / 32] >> id % 32 & 1U) == 0) logits[id] = banned;
+  }
+}
+
 std::uint64_t total_mass(std::span<candidate const> candidates) {
   std::uint64_t total = 0;
   for (candidate const& one : candidates) total += one.mass;
@@ -97,16 +103,18 @@ void sampler::penalise(std::span<float> logits) const {
 }
 
 std::int32_t sampler::sample(std::span<float const> logits, std::int64_t position,
-                             bool without_stop_ids, sampler_scratch& scratch) const {
+                             bool without_stop_ids, std::span<std::uint32_t const> mask,
+                             sampler_scratch& scratch) const {
   logits = logits.first(static_cast<std::size_t>(valid_ids_));
   check_finite(logits);
   bool const bans = without_stop_ids && !stop_ids_.empty();
-  if (bans || !counts_.empty()) {
+  if (bans || !counts_.empty() || !mask.empty()) {
     scratch.logits.assign(logits.begin(), logits.end());
     penalise(scratch.logits);
     for (std::int32_t id : stop_ids_) {
       if (bans && id < valid_ids_) scratch.logits[static_cast<std::size_t>(id)] = banned;
     }
+    if (!mask.empty()) ban_unmasked(mask, scratch.logits);
     logits = scratch.logits;
   }
   if (params_.temperature < greedy_below) return largest(logits);

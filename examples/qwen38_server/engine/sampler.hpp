@@ -31,7 +31,8 @@ struct sampler_scratch {
 ///     with at least that share of the mass left, never empty; ids likelier first, then lower first
 ///     one draw from what is kept, by random_bits(seed, position)
 ///
-/// Ids from valid_ids on are never chosen, nor, where asked, the stop ids. The mass is summed in
+/// Ids from valid_ids on are never chosen, nor those that a mask leaves out, nor, where asked, the
+/// stop ids. The mass is summed in
 /// 64-bit fixed point (an id less likely than 2^-44 of the likeliest has none), so the choice is a
 /// function of the row, the tokens and the position alone.
 class sampler {
@@ -44,10 +45,12 @@ class sampler {
   /// The next token of the output.
   void add(std::int32_t id);
 
-  /// logits: [>= valid_ids]. position: the absolute one of the token being chosen. Throws
+  /// logits: [>= valid_ids]. position: the absolute one of the token being chosen. mask: the ids
+  /// that may be chosen, bit id % 32 of word id / 32, for all valid ids; empty: all. Throws
   /// qwen38::error (internal) for a logit that is not finite and if no id is left.
   [[nodiscard]] std::int32_t sample(std::span<float const> logits, std::int64_t position,
-                                    bool without_stop_ids, sampler_scratch& scratch) const;
+                                    bool without_stop_ids, std::span<std::uint32_t const> mask,
+                                    sampler_scratch& scratch) const;
 
  private:
   [[nodiscard]] bool penalises() const noexcept;

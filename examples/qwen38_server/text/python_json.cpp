@@ -9,34 +9,14 @@
 #include <string_view>
 
 #include "support/error.hpp"
+#include "text/json_escape.hpp"
 
 namespace qwen38::text {
 namespace {
 
 void append_string(std::string_view text, std::string& out) {
-  constexpr std::string_view digits = "0123456789abcdef";
   out.push_back('"');
-  for (char const c : text) {
-    switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default: {
-        auto const byte = static_cast<unsigned char>(c);
-        if (byte < 0x20) {
-          out += "\\u00";
-          out.push_back(digits[byte >> 4]);
-          out.push_back(digits[byte & 15]);
-        } else {
-          out.push_back(c);
-        }
-      }
-    }
-  }
+  append_json_escaped(out, text);
   out.push_back('"');
 }
 

@@ -341,7 +341,7 @@ TEST(gemm_row_blocks, each_k_has_the_scale_of_its_block) {
   std::int64_t const n = 300;
   std::int64_t const k = 400;  // the fourth block of k has 16 of 128
   std::int64_t const columns = 4;
-  quadpair_weight weight(numbered_blocks(n, k), 2);
+  packed_gpu_weight weight(numbered_blocks(n, k), 2);
   for (std::int64_t const first : {0, 96, 127, 128, 255, 256, 304}) {
     // Row i of x picks k = first + i.
     std::vector<std::uint16_t> x(static_cast<std::size_t>(96 * k), 0);
@@ -364,7 +364,7 @@ TEST(gemm_row_blocks, each_k_has_the_scale_of_its_block) {
 TEST(gemm_row_blocks, slices_of_many_rows_give_each_row_the_bits_that_it_has_alone) {
   random_source random(77);
   std::int64_t const k = 272;
-  quadpair_weight weight(published_weight(fp8_block, {130}, k, random), 1);
+  packed_gpu_weight weight(published_weight(fp8_block, {130}, k, random), 1);
   gemm_problem problem;
   problem.max_m = 200;
   problem.y_type = dtype::f32;

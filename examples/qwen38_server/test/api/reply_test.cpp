@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "api/answer_reader.hpp"
 #include "api/models.hpp"
 #include "api/reply_writer.hpp"
 #include "test/api/api_fixture.hpp"
@@ -38,13 +40,24 @@ reply_writer text_writer(bool include_usage) {
   return {endpoint::completions, {"cmpl-1", 1700000000, "m"}, include_usage};
 }
 
-std::string streamed(reply_writer const& writer) {
+answer_step step(std::string reasoning, std::string content) {
+  return answer_reader(nullptr).read(
+      {.reasoning = std::move(reasoning), .content = std::move(content), .ids = {1}});
+}
+
+answer text_answer(std::string reasoning, std::string content) {
+  answer out;
+  out.add(step(std::move(reasoning), std::move(content)));
+  return out;
+}
+
+std::string streamed(reply_writer writer) {
   std::string out;
   writer.append_begin(out);
-  writer.append_delta(out, {.reasoning = "r\n", .content = {}, .ids = {1}});
-  writer.append_delta(out, {.reasoning = {}, .content = {}, .ids = {2}});
-  writer.append_delta(out, {.reasoning = "s", .content = "\"c\"", .ids = {3}});
-  writer.append_end(out, measured_outcome());
+  writer.append_step(out, step("r\n", ""));
+  writer.append_step(out, step("", ""));
+  writer.append_step(out, step("s", "\"c\""));
+  writer.append_end(out, measured_outcome(), false);
   return out;
 }
 
@@ -79,12 +92,12 @@ TEST(reply_writer, chat_stream_with_usage_has_it_null_everywhere_but_in_its_own_
 
 TEST(reply_writer, text_stream) {
   std::string out;
-  auto const writer = text_writer(false);
+  auto writer = text_writer(false);
   writer.append_begin(out);
-  writer.append_delta(out, {.reasoning = {}, .content = "hi", .ids = {1}});
+  writer.append_step(out, step("", "hi"));
   auto outcome = measured_outcome();
   outcome.finish = engine::finish_reason::length;
-  writer.append_end(out, outcome);
+  writer.append_end(out, outcome, false);
   std::string const head =
       R"(data: {"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"m","choices":[{"index":0,)";
   EXPECT_EQ(out, head +
@@ -96,7 +109,7 @@ TEST(reply_writer, text_stream) {
 
 TEST(reply_writer, whole_chat_reply) {
   EXPECT_EQ(
-      chat_writer(false).whole("why", "answer", measured_outcome()),
+      chat_writer(false).whole(text_answer("why", "answer"), measured_outcome(), false),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,)"
       R"("message":{"role":"assistant","content":"answer","reasoning_content":"why"},"logprobs":null,)"
       R"("finish_reason":"stop"}],"usage":)" +
@@ -106,18 +119,20 @@ TEST(reply_writer, whole_chat_reply) {
 TEST(reply_writer, answer_cut_off_inside_reasoning_has_null_content) {
   auto outcome = measured_outcome();
   outcome.finish = engine::finish_reason::length;
-  auto const cut = nlohmann::json::parse(chat_writer(false).whole("why", "", outcome));
+  auto const cut =
+      nlohmann::json::parse(chat_writer(false).whole(text_answer("why", ""), outcome, false));
   EXPECT_TRUE(cut["choices"][0]["message"]["content"].is_null());
   EXPECT_EQ(cut["choices"][0]["message"]["reasoning_content"], "why");
   EXPECT_EQ(cut["choices"][0]["finish_reason"], "length");
-  auto const empty = nlohmann::json::parse(chat_writer(false).whole("", "", outcome));
+  auto const empty =
+      nlohmann::json::parse(chat_writer(false).whole(text_answer("", ""), outcome, false));
   EXPECT_EQ(empty["choices"][0]["message"]["content"], "");
   EXPECT_FALSE(empty["choices"][0]["message"].contains("reasoning_content"));
 }
 
 TEST(reply_writer, whole_text_reply) {
   EXPECT_EQ(
-      text_writer(true).whole("", "answer", measured_outcome()),
+      text_writer(true).whole(text_answer("", "answer"), measured_outcome(), false),
       R"({"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"m","choices":[{"index":0,)"
       R"("text":"answer","logprobs":null,"finish_reason":"stop"}],"usage":)" +
           usage + "," + measurements + "}\n");
@@ -128,9 +143,114 @@ TEST(reply_writer, one_token_answers_have_no_rate) {
   outcome.usage.completion_tokens = 1;
   outcome.timing.decode = 0;
   outcome.speculation = {};
-  auto const reply = nlohmann::json::parse(chat_writer(false).whole("", "x", outcome));
+  auto const reply =
+      nlohmann::json::parse(chat_writer(false).whole(text_answer("", "x"), outcome, false));
   EXPECT_EQ(reply["timings"]["predicted_per_second"], 0);
   EXPECT_EQ(reply["speculative"]["tau"], 0);
+}
+
+engine::token_logprobs known(std::int32_t id, double logprob,
+                             std::vector<engine::token_logprob> top = {}) {
+  return {{id, logprob}, std::move(top), false};
+}
+
+TEST(reply_writer, calls_have_index_id_type_and_name_once_and_then_arguments) {
+  using kind = text::tool_event::kind;
+  auto writer = chat_writer(false);
+  std::string out;
+  answer_step one;
+  one.events = {{kind::content, 0, "a"},
+                {kind::call, 0, "f"},
+                {kind::arguments, 0, "{\"x\": 1}"},
+                {kind::call, 1, "g"},
+                {kind::arguments, 1, "{}"}};
+  writer.append_step(out, one);
+  auto outcome = measured_outcome();
+  writer.append_end(out, outcome, true);
+  std::vector<std::string> deltas;
+  std::string finish;
+  for (std::size_t at = 0; out.compare(at, 12, "data: [DONE]") != 0;) {
+    auto const end = out.find("\n\n", at);
+    auto const chunk = nlohmann::json::parse(out.substr(at + 6, end - at - 6));
+    at = end + 2;
+    deltas.push_back(chunk["choices"][0]["delta"].dump());
+    if (chunk["choices"][0]["finish_reason"].is_string())
+      finish = chunk["choices"][0]["finish_reason"];
+  }
+  EXPECT_EQ(
+      deltas,
+      (std::vector<std::string>{
+          R"({"content":"a"})",
+          R"({"tool_calls":[{"function":{"arguments":"","name":"f"},"id":"call_1_0","index":0,"type":"function"}]})",
+          R"({"tool_calls":[{"function":{"arguments":"{\"x\": 1}"},"index":0}]})",
+          R"({"tool_calls":[{"function":{"arguments":"","name":"g"},"id":"call_1_1","index":1,"type":"function"}]})",
+          R"({"tool_calls":[{"function":{"arguments":"{}"},"index":1}]})", "{}"}));
+  EXPECT_EQ(finish, "tool_calls");
+
+  answer all;
+  all.add(one);
+  auto const whole = nlohmann::json::parse(writer.whole(all, outcome, true))["choices"][0];
+  EXPECT_EQ(whole["message"]["content"], "a");
+  EXPECT_EQ(whole["finish_reason"], "tool_calls");
+  EXPECT_EQ(
+      whole["message"]["tool_calls"].dump(),
+      R"([{"function":{"arguments":"{\"x\": 1}","name":"f"},"id":"call_1_0","type":"function"},)"
+      R"({"function":{"arguments":"{}","name":"g"},"id":"call_1_1","type":"function"}])");
+  outcome.finish = engine::finish_reason::length;
+  EXPECT_EQ(nlohmann::json::parse(writer.whole(all, outcome, true))["choices"][0]["finish_reason"],
+            "length");
+}
+
+TEST(reply_writer, log_probabilities_of_a_chat) {
+  auto const tokenizer = test::make_byte_tokenizer();
+  reply_writer writer(endpoint::chat_completions, {"chatcmpl-1", 1, "m"}, false, &tokenizer);
+  answer_step held;  // a step without text: they come with the next one
+  held.logprobs = {known(0xC3, -0.25, {{0xC3, -0.25}, {'b', -1.5}})};
+  std::string out;
+  writer.append_step(out, held);
+  EXPECT_EQ(out, "");
+  auto shown = step("", "\u00e9");
+  shown.logprobs = {known(0xA9, -2)};
+  writer.append_step(out, shown);
+  std::string const expected =
+      "{\"content\":[{\"token\":\"\uFFFD\",\"logprob\":-0.25,\"bytes\":[195],\"top_logprobs\":["
+      "{\"token\":\"\uFFFD\",\"logprob\":-0.25,\"bytes\":[195]},"
+      "{\"token\":\"b\",\"logprob\":-1.5,\"bytes\":[98]}]},"
+      "{\"token\":\"\uFFFD\",\"logprob\":-2,\"bytes\":[169],\"top_logprobs\":[]}],\"refusal\":"
+      "null}";
+  EXPECT_NE(out.find("\"logprobs\":" + expected + ",\"finish_reason\":null"), std::string::npos)
+      << out;
+  out.clear();
+  writer.append_end(out, measured_outcome(), false);
+  EXPECT_NE(out.find("\"logprobs\":null"), std::string::npos) << out;
+  answer all;
+  all.add(held);
+  all.add(shown);
+  EXPECT_NE(writer.whole(all, measured_outcome(), false).find("\"logprobs\":" + expected),
+            std::string::npos);
+}
+
+TEST(reply_writer, log_probabilities_of_a_completion_have_the_older_shape_and_offsets_that_go_on) {
+  auto const tokenizer = test::make_byte_tokenizer();
+  reply_writer writer(endpoint::completions, {"cmpl-1", 1, "m"}, false, &tokenizer);
+  auto first = step("", "\u00e9");
+  first.logprobs = {known(0xC3, -0.25, {{0xC3, -0.25}, {'b', -1.5}}), known(0xA9, -2, {{'c', -3}})};
+  std::string out;
+  writer.append_step(out, first);
+  EXPECT_NE(
+      out.find(R"("logprobs":{"tokens":["bytes:\\xc3","bytes:\\xa9"],"token_logprobs":[-0.25,-2],)"
+               R"("top_logprobs":[{"bytes:\\xc3":-0.25,"b":-1.5},{"c":-3}],"text_offset":[0,1]})"),
+      std::string::npos)
+      << out;
+  auto second = step("", "d");
+  second.logprobs = {known('d', -1)};
+  out.clear();
+  writer.append_step(out, second);
+  EXPECT_NE(
+      out.find(
+          R"("logprobs":{"tokens":["d"],"token_logprobs":[-1],"top_logprobs":null,"text_offset":[1]})"),
+      std::string::npos)
+      << out;
 }
 
 TEST(errors, kinds_map_to_statuses_types_and_codes) {

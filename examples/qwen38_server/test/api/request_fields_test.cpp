@@ -167,7 +167,8 @@ TEST(request_fields, numbers_of_completions_are_checked_too) {
     auto const best = read_completion(body("\"best_of\":" + value));
     EXPECT_EQ(best.status, value == "1" ? 200 : 400) << value;
     auto const logprobs = read_completion(body("\"logprobs\":" + value));
-    EXPECT_EQ(logprobs.status, 400) << value;
+    bool const few = std::set<std::string>{"0", "1", "2", "15", "16", "20", "3.0"}.count(value) > 0;
+    EXPECT_EQ(logprobs.status, few ? 200 : 400) << value;
     bool const is_id =
         std::set<std::string>{"0", "1", "2", "15", "16", "20", "21", "3.0", "260"}.count(value) > 0;
     auto const prompt = read_completion("{\"prompt\":[7," + value + "]}");
@@ -180,7 +181,9 @@ TEST(request_fields, numbers_of_completions_are_checked_too) {
 
 TEST(request_fields, values_that_ask_for_nothing_pass) {
   for (std::string const member :
-       {"\"frequency_penalty\":0", "\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"none\"",
+       {"\"frequency_penalty\":0",
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
+        "\"none\"",
         "\"stream_options\":{}", "\"stop\":null", "\"stop\":[]", "\"model\":\"demo\"",
         "\"model\":\"qwen3.8-demo\"", "\"reasoning_effort\":\"\"", "\"speculative\":{}"}) {
     auto const result = read_chat(chat_with(member));
@@ -192,7 +195,7 @@ TEST(request_fields, values_that_ask_for_nothing_pass) {
 
 TEST(request_fields, what_is_wrong_is_refused_by_its_name) {
   std::vector<std::pair<std::string, std::string>> const chat = {
-      {"\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"auto\"", "tools"},
+      {"\"tools\":[{\"type\":\"function\"}],\"tool_choice\":\"none\"", "tools[0].function"},
       {"\"reasoning_effort\":\"extreme\"", "reasoning_effort"},
       {"\"chat_template_kwargs\":{\"reasoning_effort\":\"extreme\"}",
        "chat_template_kwargs.reasoning_effort"},

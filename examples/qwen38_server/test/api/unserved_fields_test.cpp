@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every field that asks for something this server cannot do: its neutral values pass, the others
-// are refused by its name, alike on both endpoints.
+// are refused by its name, alike on both endpoints but for what chats alone have.
 #include "api/unserved_fields.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/chat_completions.hpp"
@@ -41,8 +42,8 @@ std::vector<unserved> const fields = {
     {"n", {"1", "1.0"}, {"2", "0", "-1", "1000000000", "\"2\"", "true", "[1]"}},
     {"best_of", {"1"}, {"2", "0", "\"2\""}},
     {"use_beam_search", {"false"}, {"true", "1"}},
-    {"logprobs", {"false"}, {"true", "0", "5", "\"x\"", "{}"}},
-    {"top_logprobs", {"0"}, {"1", "20", "21", "-1", "300000", "\"5\""}},
+    {"logprobs", {"false"}, {"-1", "21", "300000", "\"x\"", "{}"}},
+    {"top_logprobs", {"0"}, {"1", "21", "-1", "300000", "\"5\""}},
     {"prompt_logprobs", {}, {"0", "1", "true"}},
     {"n_probs", {"0"}, {"1", "\"0\""}},
     {"logit_bias", {"{}", R"({"5":0,"6":0.0})"}, {R"({"5":1})", R"({"5":"0"})", "[]", "1"}},
@@ -58,10 +59,7 @@ std::vector<unserved> const fields = {
     {"mm_processor_kwargs", {"{}"}, {R"({"fps":1})"}},
     {"documents", {"[]"}, {R"([{"text":"x"}])"}},
     {"response_format", {"{}", R"({"type":"text"})"}, {"\"text\""}},
-    {"response_format",
-     {},
-     {R"({"type":"json_object"})", R"({"type":"json_schema","json_schema":{}})", R"({"type":1})"},
-     "response_format.type"},
+    {"response_format", {}, {R"({"type":"grammar"})", R"({"type":1})"}, "response_format.type"},
     {"structured_outputs", {}, {R"({"json":{}})"}},
     {"guided_json", {}, {"{}", R"({"type":"object"})", "\"{}\""}},
     {"guided_regex", {"\"\""}, {"\"a+\""}},
@@ -69,8 +67,8 @@ std::vector<unserved> const fields = {
     {"guided_grammar", {"\"\""}, {"\"root ::= x\""}},
     {"grammar", {"\"\""}, {"\"root ::= x\""}},
     {"json_schema", {}, {"{}"}},
-    {"tools", {"[]"}, {"[" + tool + "]", "{}"}},
-    {"tool_choice", {"\"none\"", "\"auto\""}, {"\"required\"", "\"x\"", tool}},
+    {"tools", {"[]"}, {"1", "\"f\""}},
+    {"tool_choice", {"\"none\"", "\"auto\""}, {"\"required\"", "\"x\"", "1"}},
     {"functions", {"[]"}, {R"([{"name":"f"}])"}},
     {"function_call", {"\"none\"", "\"auto\""}, {R"({"name":"f"})"}},
     {"parallel_tool_calls", {"true", "false"}, {"1"}},
@@ -103,8 +101,8 @@ std::vector<unserved> const fields = {
     {"include_reasoning", {"true"}, {"false"}},
     {"reasoning", {}, {R"({"effort":"high"})"}},
     {"thinking", {}, {R"({"type":"disabled"})", "true"}},
-    {"thinking_budget", {}, {"100"}},
-    {"thinking_token_budget", {}, {"0"}},
+    {"thinking_budget", {}, {"-1", "\"9\"", "0.5"}},
+    {"thinking_token_budget", {}, {"-1"}},
     {"priority", {"0"}, {"1", "-1"}},
     {"cache_salt", {"\"\""}, {"\"mine\""}},
 };
@@ -129,6 +127,23 @@ TEST(unserved_fields, neutral_values_pass_and_others_are_refused_by_name_on_both
         EXPECT_TRUE(result.message.starts_with(field.name)) << result.message;
       }
     }
+  }
+}
+
+// Only a chat has a template, reasoning and calls.
+TEST(unserved_fields, of_a_completion_that_chats_serve) {
+  for (auto const& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"tools", "[" + tool + "]"},
+           {"tool_choice", tool},
+           {"top_logprobs", "2"},
+           {"thinking_budget", "0"},
+           {"thinking_token_budget", "5"},
+           {"response_format.type", R"({"type":"json_object"})"}}) {
+    auto const member = '"' + name.substr(0, name.find('.')) + "\":" + value;
+    auto const refused = read(false, member);
+    EXPECT_EQ(refused.status, 400) << member;
+    EXPECT_EQ(refused.param, name);
+    EXPECT_TRUE(is_sentence(refused.message)) << refused.message;
   }
 }
 

@@ -85,6 +85,7 @@ class recorder final : public observer {
     all.reasoning += delta.reasoning;
     all.content += delta.content;
     all.ids.insert(all.ids.end(), delta.ids.begin(), delta.ids.end());
+    all.logprobs.insert(all.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
   }
   void on_finish(result const& end) override {
     EXPECT_FALSE(outcome) << "a second end";

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,10 @@
 #include "test/engine/engine_fixture.hpp"
 #include "test/model/golden.hpp"
 #include "test/model/tiny_model.hpp"
+#include "test/text/schema_validator.hpp"
+#include "text/answer_grammar.hpp"
+#include "text/chat_template.hpp"
+#include "text/vocabulary.hpp"
 
 // The engine on the real model: whatever else runs, however the prompt is cut, and whether it was
 // known before, a request's ids and text are the same bits as when it runs alone, cold, with k = 0.
@@ -22,6 +29,7 @@ namespace {
 constexpr char const* tiny = "../model/golden/tiny";
 constexpr char const* demo = "../../demo_model";
 constexpr int depths[] = {0, 1, 3, 7, 15};
+using json = nlohmann::ordered_json;
 
 std::unique_ptr<model::qwen38_model> open(std::filesystem::path const& directory,
                                           std::int32_t valid_ids, std::int32_t lanes,
@@ -190,6 +198,151 @@ TEST(engine_model, acceptance_after_a_resume_equals_the_cold_one) {
     EXPECT_EQ(sinks[1]->outcome->speculation.accepted_at,
               sinks[0]->outcome->speculation.accepted_at)
         << prompt.name;
+  }
+}
+
+json schema_of(json const& value) {
+  if (value.is_string()) return {{"type", "string"}};
+  if (value.is_number_integer()) return {{"type", "integer"}};
+  if (value.is_number()) return {{"type", "number"}};
+  if (value.is_array())
+    return {{"type", "array"}, {"minItems", 1}, {"items", schema_of(value.at(0))}};
+  json properties = json::object();
+  json required = json::array();
+  for (auto const& [name, member] : value.items()) {
+    properties[name] = schema_of(member);
+    required.push_back(name);
+  }
+  return {{"type", "object"},
+          {"properties", properties},
+          {"required", required},
+          {"additionalProperties", false}};
+}
+
+/// The demo model on its first held-out documents, each with the schema of its own answer.
+struct demo_answers {
+  demo_answers()
+      : tokenizer(text::tokenizer::from_checkpoint(demo)),
+        words(std::make_shared<text::vocabulary const>(tokenizer)),
+        model(open(demo, tokenizer.vocab_size(), 2, 32, 0)),
+        loop(*model, tokenizer) {
+    std::ifstream file(std::string(demo) + "/eval/heldout.jsonl");
+    for (std::string line; documents.size() < 2 && std::getline(file, line);)
+      documents.push_back(json::parse(line));
+  }
+
+  request ask(json const& document, bool thinking, json const* schema) {
+    text::message user;
+    user.content = document.at("user").get<std::string>();
+    text::chat_options options;
+    options.enable_thinking = thinking;
+    request out;
+    out.prompt_ids = text::encode_chat(tokenizer, std::span(&user, 1), nullptr, options);
+    out.sampling.temperature = 0;
+    out.max_tokens = 330;
+    out.stop_ids = {*tokenizer.token_to_id("<|im_end|>")};
+    out.split_reasoning = true;
+    out.starts_in_reasoning = thinking;
+    out.end_reasoning_id = *tokenizer.token_to_id("</think>");
+    out.grammar = {words, std::make_shared<text::byte_grammar const>(
+                              text::make_json_grammar(schema, thinking))};
+    return out;
+  }
+  std::shared_ptr<recorder> run(request const& wanted) {
+    auto sink = std::make_shared<recorder>();
+    loop.submit(wanted, sink);
+    run_to_end(loop);
+    return sink;
+  }
+
+  text::tokenizer tokenizer;
+  std::shared_ptr<text::vocabulary const> words;
+  std::unique_ptr<model::qwen38_model> model;
+  engine loop;
+  std::vector<json> documents;
+};
+
+// The model answers in JSON anyway; the schema that it is held to here has other names for its
+// members, which it would never write by itself.
+TEST(engine_model, a_schema_holds_whatever_the_depth_and_drafts_are_still_accepted) {
+  demo_answers served;
+  for (json const& document : served.documents) {
+    bool const thinking = document.at("enable_thinking");
+    json const& answer = document.at("expected");
+    json const own = schema_of(answer);
+    json const odd = json::parse(
+        R"({"type":"object","properties":{"kind":{"enum":["first","second"]},"note":{"type":"string","maxLength":12},
+        "count":{"type":["integer","null"]}},"required":["kind","note","count"],"additionalProperties":false})");
+    for (json const* const schema : {&own, &odd}) {
+      for (float const temperature : {0.0F, 1.0F}) {
+        std::vector<std::int32_t> ids;
+        for (int k : {0, 3, 7}) {
+          auto const what = document.at("id").get<std::string>() + ", k " + std::to_string(k) +
+                            ", temperature " + std::to_string(temperature) +
+                            (schema == &own ? ", own" : ", odd");
+          request wanted = served.ask(document, thinking, schema);
+          wanted.draft_tokens = k;
+          wanted.sampling.temperature = temperature;
+          wanted.top_logprobs = 2;
+          auto const sink = served.run(wanted);
+          ASSERT_EQ(sink->outcome->finish, finish_reason::stop)
+              << what << ": " << sink->all.content;
+          json const value = json::parse(sink->all.content, nullptr, false);
+          ASSERT_TRUE(text::testing::fulfils(value, *schema, *schema))
+              << what << ": " << sink->all.content;
+          if (schema == &own && temperature == 0 && k == 0) {
+            EXPECT_EQ(value, answer) << what;
+          }
+          if (k == 0) {
+            ids = sink->all.ids;
+            continue;
+          }
+          EXPECT_EQ(sink->all.ids, ids) << what;
+          EXPECT_GT(sink->outcome->speculation.accepted, 0) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST(engine_model, a_thinking_budget_is_exact_and_the_answer_still_comes) {
+  demo_answers served;
+  json const& document = served.documents.at(1);
+  ASSERT_TRUE(document.at("enable_thinking").get<bool>());
+  json const schema = schema_of(document.at("expected"));
+  for (std::int64_t const budget : {0, 5, 12}) {
+    std::vector<std::int32_t> ids;
+    for (int k : {0, 3, 7}) {
+      request wanted = served.ask(document, true, &schema);
+      wanted.thinking_budget = budget;
+      wanted.draft_tokens = k;
+      auto const sink = served.run(wanted);
+      auto const what = "budget " + std::to_string(budget) + ", k " + std::to_string(k);
+      EXPECT_EQ(sink->outcome->usage.reasoning_tokens, budget + 1) << what;  // </think> is one
+      EXPECT_EQ(sink->all.ids.at(static_cast<std::size_t>(budget)), wanted.end_reasoning_id)
+          << what;
+      EXPECT_TRUE(
+          text::testing::fulfils(json::parse(sink->all.content, nullptr, false), schema, schema))
+          << what << ": " << sink->all.content;
+      if (k == 0) ids = sink->all.ids;
+      EXPECT_EQ(sink->all.ids, ids) << what;
+    }
+  }
+}
+
+// S10, with the real model: a row's log probabilities are the same bits in any pass.
+TEST(engine_model, s10_log_probabilities_are_the_same_bits_for_every_depth) {
+  demo_answers served;
+  request wanted = served.ask(served.documents.at(0), false, nullptr);
+  wanted.grammar = {};
+  wanted.sampling.temperature = 0.9F;
+  wanted.top_logprobs = 5;
+  wanted.max_tokens = 60;
+  auto const plain = served.run(wanted);
+  ASSERT_GE(plain->all.logprobs.size(), 59U);
+  for (int k : {1, 3, 7, 15}) {
+    wanted.draft_tokens = k;
+    EXPECT_EQ(served.run(wanted)->all.logprobs, plain->all.logprobs) << "k " << k;
   }
 }
 

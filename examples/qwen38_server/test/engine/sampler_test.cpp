@@ -27,7 +27,13 @@ struct row_case {
   std::vector<std::int32_t> output;
   std::vector<std::int32_t> stop_ids;
   bool without_stop_ids = false;
+  std::vector<std::uint32_t> mask = {};
   std::int64_t position = 0;
+
+  [[nodiscard]] bool masks_out(std::int32_t id) const {
+    auto const bit = static_cast<std::uint32_t>(id);
+    return !mask.empty() && (mask[bit / 32] >> bit % 32 & 1U) == 0;
+  }
 };
 
 std::int32_t sampled(row_case const& row) {
@@ -35,7 +41,7 @@ std::int32_t sampled(row_case const& row) {
   one.add_prompt(row.prompt);
   for (std::int32_t id : row.output) one.add(id);
   sampler_scratch scratch;
-  return one.sample(row.logits, row.position, row.without_stop_ids, scratch);
+  return one.sample(row.logits, row.position, row.without_stop_ids, row.mask, scratch);
 }
 
 // The definition again, in doubles, by sorting everything.
@@ -50,6 +56,7 @@ std::vector<reference_token> reference_kept(row_case const& row) {
   std::vector<reference_token> tokens;
   for (std::int32_t id = 0; id < row.valid_ids; ++id) {
     if (row.without_stop_ids && std::ranges::count(row.stop_ids, id) > 0) continue;
+    if (row.masks_out(id)) continue;
     float logit = row.logits[static_cast<std::size_t>(id)];
     auto const count = std::ranges::count(row.output, id);
     if (count > 0 || std::ranges::count(row.prompt, id) > 0) {
@@ -152,6 +159,12 @@ row_case random_case(std::uint64_t seed) {
   if (row.valid_ids > 1) {
     row.stop_ids = {0, static_cast<std::int32_t>(vocab_size - 1)};
     row.without_stop_ids = row.valid_ids > 2 && below(2) == 0;
+  }
+  if (below(3) == 0) {
+    row.mask.resize((vocab_size + 31) / 32);
+    for (auto& word : row.mask) word = static_cast<std::uint32_t>(random() & random());
+    row.mask[0] |= row.valid_ids > 2 ? 2U : 1U;  // something is left: 0 may be a stop id
+    if (row.valid_ids <= 2) row.without_stop_ids = false;
   }
   return row;
 }
@@ -347,6 +360,10 @@ TEST(sampler_errors, says_when_every_id_is_banned) {
   for (float temperature : {0.0F, 1.0F}) {
     row.params.temperature = temperature;
     EXPECT_EQ(message_of(row), "No token may be sampled: every id is banned.");
+    row_case masked = row;
+    masked.without_stop_ids = false;
+    masked.mask = {4};  // the third id is none
+    EXPECT_EQ(message_of(masked), "No token may be sampled: every id is banned.");
   }
 }
 

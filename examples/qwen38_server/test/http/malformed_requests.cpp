@@ -318,19 +318,25 @@ void add_fields(std::vector<malformed_request>& out) {
                  "model_not_found",
                  {"model", "qwen3.8-demo"}});
   for (std::string const member :
-       {R"("n":2)", R"("best_of":2)", R"("logprobs":true)", R"("top_logprobs":5)",
-        R"("logit_bias":{"5":1})", R"("echo":true)", R"("suffix":"end")", R"("store":true)",
-        R"("service_tier":"flex")", R"("prediction":{"type":"content","content":"x"})",
-        R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])",
-        R"("web_search_options":{})", R"("tools":[{"type":"function","function":{"name":"f"}}])",
-        R"("tool_choice":"required")", R"("functions":[{"name":"f"}])",
-        R"("guided_json":{"type":"object"})"}) {
+       {R"("n":2)", R"("best_of":2)", R"("logit_bias":{"5":1})", R"("echo":true)",
+        R"("suffix":"end")", R"("store":true)", R"("service_tier":"flex")",
+        R"("prediction":{"type":"content","content":"x"})", R"("audio":{"voice":"x"})",
+        R"("modalities":["text","audio"])", R"("web_search_options":{})",
+        R"("functions":[{"name":"f"}])", R"("guided_json":{"type":"object"})"}) {
     auto const name = member.substr(1, member.find('"', 1) - 1);
     unserved(chat(chat_body_with(member)), name);
     unserved(text(text_body_with(member)), name);
   }
-  unserved(chat(chat_body_with(R"("response_format":{"type":"json_object"})")),
-           "response_format.type");
+  for (std::string const member : {R"("top_logprobs":5)", R"("thinking_budget":5)",
+                                   R"("tools":[{"type":"function","function":{"name":"f"}}])"}) {
+    unserved(text(text_body_with(member)), member.substr(1, member.find('"', 1) - 1));
+  }
+  bad(chat(chat_body_with(R"("top_logprobs":5)")), "top_logprobs", {need, "logprobs"});
+  bad(chat(chat_body_with(R"("tool_choice":"required")")), "tool_choice", {need, "tools"});
+  unserved(chat(chat_body_with(R"("tools":[{"type":"web_search"}])")), "tools[0].type");
+  unserved(chat(chat_body_with(R"("response_format":{"type":"grammar"})")), "response_format.type");
+  unserved(chat(chat_body_with(R"("response_format":{"type":"json_object","schema":{"not":{}}})")),
+           "response_format.schema");
 }
 
 }  // namespace
@@ -380,6 +386,9 @@ std::vector<numeric_field> numeric_fields() {
     twin.member = R"("prompt":"x",)" + twin.member;
     out.push_back(std::move(twin));
   }
+  out.push_back({"thinking_budget", true, R"("thinking_budget":@)", {"0", "1", "null"}});
+  out.push_back({"top_logprobs", true, R"("logprobs":true,"top_logprobs":@)", {"0", "1", "null"}});
+  out.push_back({"logprobs", false, R"("prompt":"x","logprobs":@)", {"0", "1", "null"}});
   return out;
 }
 
