@@ -126,6 +126,12 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
     auto& routes = report["routes"] = nlohmann::ordered_json::object();
     for (ops::route_count const& one : loaded.routes()) routes[one.route] = one.launches;
   }
+  if (loaded.counts) {
+    ops::work_counts const counts = loaded.counts();
+    report["waits"] = counts.waits;
+    report["recordings"] = counts.recordings;
+    report["replays"] = counts.replays;
+  }
   report["greedy_identical"] = std::ranges::all_of(
       results, [&](depth_result const& one) { return one.hashes == results.front().hashes; });
   return report;
@@ -156,6 +162,13 @@ int bench(bench_flags const& flags) {
     for (ops::route_count const& one : loaded.routes())
       std::fprintf(stderr, "route %s: %llu launches\n", one.route.c_str(),
                    static_cast<unsigned long long>(one.launches));
+  }
+  if (loaded.counts) {
+    ops::work_counts const counts = loaded.counts();
+    std::fprintf(stderr, "waits %llu, rounds recorded %llu, replayed %llu\n",
+                 static_cast<unsigned long long>(counts.waits),
+                 static_cast<unsigned long long>(counts.recordings),
+                 static_cast<unsigned long long>(counts.replays));
   }
   std::fprintf(stderr, "device: %s\n", loaded.device.c_str());
   nlohmann::ordered_json const report = to_json(results, loaded, flags);

@@ -162,6 +162,7 @@ loaded_model load(model_flags const& flags) {
     spdlog::info("{}: on {}", loaded.name, loaded.device);
     print_memory(loaded.name, *whole);
     loaded.routes = [of = whole.get()] { return of->routes(); };
+    loaded.counts = [of = whole.get()] { return of->counts(); };
     loaded.model = std::move(whole);
   } else {
     auto group =

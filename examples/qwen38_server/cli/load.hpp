@@ -51,6 +51,7 @@ struct loaded_model {
   /// Routes that the model's products have taken so far; asked for while the engine rests. Not over
   /// several ranks.
   std::function<std::vector<ops::route_count>()> routes;
+  std::function<ops::work_counts()> counts;  ///< likewise, waits and replays
 };
 
 /// Opens, checks and packs; prints the memory plan to stderr.

@@ -33,6 +33,11 @@ class generation {
   /// Chooses the next token from a row of logits. Throws like sampler::sample().
   [[nodiscard]] std::int32_t sample(std::span<float const> logits, sampler_scratch& scratch) const;
 
+  /// How the model may choose the next tokens; null: sample() must.
+  [[nodiscard]] ops::token_choice const* choice() const noexcept {
+    return sampler_.choice(completion_tokens_ < wanted_.min_tokens);
+  }
+
   /// The next token of the output; may end it. Not after the end.
   void add(std::int32_t id);
 

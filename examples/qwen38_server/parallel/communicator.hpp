@@ -28,7 +28,8 @@ class communicator {
   /// Other ranks' `full` is not looked at.
   virtual void gather_columns(ops::tensor shard, ops::tensor full) = 0;
 
-  /// Each element becomes that rank's element with the largest value; the lowest rank wins a tie.
+  /// Each element, in the memory of the rank's backend too, becomes that rank's element with the
+  /// largest value; the lowest id wins a tie, and a value that is no number wins over all others.
   virtual void max_over_ranks(std::span<ranked_id> best) = 0;
 
   /// This rank makes no more calls: those that wait for it throw, now and later.

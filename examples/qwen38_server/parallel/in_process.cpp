@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <qpn/detail/candidate_key.hpp>
 #include <thread>
 
 #include "support/error.hpp"
@@ -71,6 +72,12 @@ struct group {
   std::vector<publication> published;  // each rank's own; read by all between two meetings
 };
 
+/// Larger for what is chosen before: what is no number before all, so that a broken row shows.
+std::uint64_t key_of(ranked_id const& one) {
+  return one.id < 0 ? qpn::detail::no_candidate
+                    : qpn::detail::candidate_key(one.value, static_cast<std::uint32_t>(one.id));
+}
+
 float* row(ops::tensor const& t, std::int64_t index) {
   return static_cast<float*>(t.slice_rows(index, 1).data);
 }
@@ -116,11 +123,7 @@ class in_process final : public communicator {
     std::vector<ranked_id> largest(best.size());
     for (publication const& other : shared_->published) {
       for (std::size_t i = 0; i < best.size(); ++i) {
-        ranked_id const& candidate = other.best[i];
-        bool const is_first = largest[i].id < 0;
-        if (candidate.id >= 0 && (is_first || candidate.value > largest[i].value)) {
-          largest[i] = candidate;
-        }
+        if (key_of(other.best[i]) > key_of(largest[i])) largest[i] = other.best[i];
       }
     }
     shared_->meet();
