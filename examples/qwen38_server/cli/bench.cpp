@@ -125,6 +125,10 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
       static_cast<double>(exact) / static_cast<double>(results.front().exact.size());
   auto& routes = report["routes"] = nlohmann::ordered_json::object();
   for (ops::route_count const& one : routes_of(loaded)) routes[one.route] = one.launches;
+  ops::work_counts const counts = loaded.ranks.front()->counts();
+  report["waits"] = counts.waits;
+  report["recordings"] = counts.recordings;
+  report["replays"] = counts.replays;
   report["greedy_identical"] = std::ranges::all_of(
       results, [&](depth_result const& one) { return one.hashes == results.front().hashes; });
   return report;
@@ -154,6 +158,13 @@ int bench(bench_flags const& flags) {
   for (ops::route_count const& one : routes_of(loaded)) {
     std::fprintf(stderr, "route %s: %llu launches\n", one.route.c_str(),
                  static_cast<unsigned long long>(one.launches));
+  }
+  if (loaded.counts) {
+    ops::work_counts const counts = loaded.counts();
+    std::fprintf(stderr, "waits %llu, rounds recorded %llu, replayed %llu\n",
+                 static_cast<unsigned long long>(counts.waits),
+                 static_cast<unsigned long long>(counts.recordings),
+                 static_cast<unsigned long long>(counts.replays));
   }
   std::fprintf(stderr, "device: %s\n", loaded.device.c_str());
   nlohmann::ordered_json const report = to_json(results, loaded, flags);

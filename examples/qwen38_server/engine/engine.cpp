@@ -48,7 +48,7 @@ model::causal_lm::limits const& checked(model::causal_lm::limits const& limits,
   promise(limits.valid_ids >= 1 && limits.valid_ids <= limits.vocab_size &&
               limits.valid_ids <= tokenizer.vocab_size(),
           "The model's valid ids exceed its rows or the tokenizer's tokens.");
-  promise(static_cast<std::size_t>(limits.valid_ids) <= max_candidates,
+  promise(limits.valid_ids <= ops::max_candidates,
           "The model has more ids than the sampler can add up.");
   promise(limits.max_rows >= 1 + (limits.has_mtp ? max_draft_tokens : 0),
           "The model's passes are too narrow for one lane at the largest draft depth.");

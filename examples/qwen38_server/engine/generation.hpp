@@ -39,6 +39,12 @@ class generation {
   /// call of a member that is not const.
   [[nodiscard]] std::span<std::uint32_t const> mask();
 
+  /// How the model may choose the next tokens; null: sample() must.
+  [[nodiscard]] ops::token_choice const* choice() const noexcept {
+    bool const plain = !constraint_ && !wanted_.thinking_budget && !wanted_.top_logprobs;
+    return plain ? sampler_.choice(completion_tokens_ < wanted_.min_tokens) : nullptr;
+  }
+
   /// The next token of the output; may end it. Not after the end.
   void add(std::int32_t id);
 

@@ -24,17 +24,16 @@ struct lane {
   int index = 0;
   generation* work = nullptr;  ///< nullptr: free
   std::int64_t position = 0;   ///< tokens that are final in the model
-  /// Input of the next verify pass, from `position` on: the anchor (the last token of the output,
-  /// not yet processed) and the drafts after it that exist so far. Empty during prefill.
-  std::vector<std::int32_t> rows;
-  std::vector<std::int32_t> chosen;  ///< tokens of the output that the latest pass gave
+  /// Tokens of the output that the latest pass gave; the last one is the anchor of the next round.
+  /// Empty during prefill.
+  std::vector<std::int32_t> settled;
   speculation_counts speculation;
 
   /// The first `cached` tokens of the prompt are there already.
   void begin(generation& next, std::int64_t cached) {
     work = &next;
     position = cached;
-    rows.clear();
+    settled.clear();
     speculation = no_rounds(next.wanted());
   }
 

@@ -7,13 +7,11 @@
 #include <limits>
 #include <string>
 
-#include "engine/random.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::engine {
 namespace {
 
-constexpr float greedy_below = 1e-5F;
 constexpr float banned = -std::numeric_limits<float>::infinity();
 
 void require(bool holds, char const* field, char const* expected, double value) {
@@ -22,21 +20,19 @@ void require(bool holds, char const* field, char const* expected, double value) 
                                                 ", got " + std::to_string(value) + '.');
 }
 
-void check_finite(std::span<float const> logits) {
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (std::isfinite(logits[id])) continue;
-    throw error(error_kind::internal,
-                "The model's logit of id " + std::to_string(id) + " is not a finite number.");
-  }
+[[noreturn]] void refuse_logit(std::int64_t id) {
+  throw error(error_kind::internal,
+              "The model's logit of id " + std::to_string(id) + " is not a finite number.");
+}
+[[noreturn]] void refuse_all() {
+  throw error(error_kind::internal, "No token may be sampled: every id is banned.");
 }
 
-/// The id of the largest logit, the lowest of equal ones.
-std::int32_t largest(std::span<float const> logits) {
-  auto const best = std::max_element(logits.begin(), logits.end());
-  if (best == logits.end() || *best == banned) {
-    throw error(error_kind::internal, "No token may be sampled: every id is banned.");
+void check_finite(std::span<float const> logits) {
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if (!std::isfinite(logits[id]) && logits[id] != banned)
+      refuse_logit(static_cast<std::int64_t>(id));
   }
-  return static_cast<std::int32_t>(best - logits.begin());
 }
 
 /// Penalties of any size leave a logit finite.
@@ -50,10 +46,12 @@ void ban_unmasked(std::span<std::uint32_t const> mask, std::span<float> logits) 
   }
 }
 
-std::uint64_t total_mass(std::span<candidate const> candidates) {
-  std::uint64_t total = 0;
-  for (candidate const& one : candidates) total += one.mass;
-  return total;
+/// Tokens at least min_p times as likely as the likeliest.
+std::uint64_t reach_of(float min_p) {
+  double const digits = -std::log2(static_cast<double>(min_p));  // infinity of 0
+  double const scaled = digits * static_cast<double>(std::uint64_t{1} << 48);
+  return scaled < static_cast<double>(ops::full_reach) ? static_cast<std::uint64_t>(scaled)
+                                                       : ops::full_reach;
 }
 
 }  // namespace
@@ -75,7 +73,21 @@ void check_sampling(sampling_params const& params) {
 
 sampler::sampler(sampling_params const& params, std::span<std::int32_t const> stop_ids,
                  std::int32_t valid_ids)
-    : params_(params), stop_ids_(stop_ids.begin(), stop_ids.end()), valid_ids_(valid_ids) {}
+    : params_(params),
+      choice_{params.temperature, params.top_p, params.top_k, reach_of(params.min_p), params.seed},
+      stop_ids_(stop_ids.begin(), stop_ids.end()),
+      valid_ids_(valid_ids) {}
+
+std::int32_t checked_token(ops::ranked_id const& chosen) {
+  if (chosen.id < 0 || chosen.value == banned) refuse_all();
+  if (!std::isfinite(chosen.value)) refuse_logit(chosen.id);
+  return chosen.id;
+}
+
+ops::token_choice const* sampler::choice(bool without_stop_ids) const noexcept {
+  bool const bans = without_stop_ids && !stop_ids_.empty();
+  return !bans && !penalises() ? &choice_ : nullptr;
+}
 
 bool sampler::penalises() const noexcept {
   return params_.repetition_penalty != 1 || params_.frequency_penalty != 0 ||
@@ -94,6 +106,7 @@ void sampler::add(std::int32_t id) {
 void sampler::penalise(std::span<float> logits) const {
   for (auto const& [id, count] : counts_) {
     float& logit = logits[static_cast<std::size_t>(id)];
+    if (logit == banned) continue;
     float const r = params_.repetition_penalty;
     logit = clamped(logit > 0 ? logit / r : logit * r);
     if (count == 0) continue;
@@ -117,41 +130,7 @@ std::int32_t sampler::sample(std::span<float const> logits, std::int64_t positio
     if (!mask.empty()) ban_unmasked(mask, scratch.logits);
     logits = scratch.logits;
   }
-  if (params_.temperature < greedy_below) return largest(logits);
-  return draw(logits, position, scratch.candidates);
-}
-
-std::int32_t sampler::draw(std::span<float const> logits, std::int64_t position,
-                           std::vector<candidate>& candidates) const {
-  // Each filter keeps a beginning of the order of comes_before, so their order matters only for the
-  // mass that top_p sees.
-  double const top = logits[static_cast<std::size_t>(largest(logits))];
-  auto const temperature = static_cast<double>(params_.temperature);
-  double const floor = std::max<double>(params_.min_p, 1.0 / static_cast<double>(full_mass));
-  double const lowest = std::log(floor) - 1;  // in doubt exp() decides
-  candidates.clear();
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    double const exponent = (static_cast<double>(logits[id]) - top) / temperature;
-    if (exponent < lowest) continue;
-    double const ratio = std::exp(exponent);
-    if (ratio < floor) continue;
-    candidates.push_back({logits[id], static_cast<std::int32_t>(id),
-                          static_cast<std::uint64_t>(ratio * static_cast<double>(full_mass))});
-  }
-  std::span<candidate> kept = candidates;
-  auto const k = static_cast<std::size_t>(params_.top_k);
-  if (k > 0 && k < kept.size()) {
-    std::nth_element(kept.begin(), kept.begin() + params_.top_k, kept.end(), comes_before);
-    kept = kept.first(k);
-  }
-  std::uint64_t mass = total_mass(kept);
-  if (params_.top_p < 1) {
-    auto const share = std::ceil(static_cast<double>(params_.top_p) * static_cast<double>(mass));
-    auto const reached = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(share), 1, mass);
-    mass = find_mass(kept, reached - 1).through;
-  }
-  auto const bits = random_bits(params_.seed, position, random_purpose::next_token);
-  return find_mass(kept, scale_bits(bits, mass)).id;
+  return checked_token(ops::cpu::choose_token(logits, {choice_, position}, scratch.candidates));
 }
 
 }  // namespace qwen38::engine

@@ -7,17 +7,22 @@
 #include <vector>
 
 #include "engine/request.hpp"
-#include "engine/token_mass.hpp"
+#include "ops/cpu/token_mass.hpp"
+#include "ops/ranked_id.hpp"
+#include "ops/token_choice.hpp"
 
 namespace qwen38::engine {
 
 /// Throws qwen38::error (invalid_argument) naming the first field that is out of range.
 void check_sampling(sampling_params const& params);
 
+/// The id of a token that a model chose. Throws like sampler::sample().
+[[nodiscard]] std::int32_t checked_token(ops::ranked_id const& chosen);
+
 /// Working memory, shared by the samplers of one thread.
 struct sampler_scratch {
   std::vector<float> logits;
-  std::vector<candidate> candidates;
+  std::vector<ops::cpu::candidate> candidates;
 };
 
 /// One request's choice of tokens. From a row of fp32 logits and the tokens before it, in this
@@ -32,14 +37,17 @@ struct sampler_scratch {
 ///     one draw from what is kept, by random_bits(seed, position)
 ///
 /// Ids from valid_ids on are never chosen, nor those that a mask leaves out, nor, where asked, the
-/// stop ids. The mass is summed in
-/// 64-bit fixed point (an id less likely than 2^-44 of the likeliest has none), so the choice is a
-/// function of the row, the tokens and the position alone.
+/// stop ids. From the penalties on it is as ops/token_choice.hpp says (an id less likely than 2^-44
+/// of the likeliest has no mass), so the choice is a function of the row, the tokens and the
+/// position alone, on any device.
 class sampler {
  public:
-  /// valid_ids: at most max_candidates.
+  /// valid_ids: at most ops::max_candidates.
   sampler(sampling_params const& params, std::span<std::int32_t const> stop_ids,
           std::int32_t valid_ids);
+
+  /// How a model may choose for this request, with the same result; null: it may not.
+  [[nodiscard]] ops::token_choice const* choice(bool without_stop_ids) const noexcept;
 
   void add_prompt(std::span<std::int32_t const> ids);
   /// The next token of the output.
@@ -47,7 +55,8 @@ class sampler {
 
   /// logits: [>= valid_ids]. position: the absolute one of the token being chosen. mask: the ids
   /// that may be chosen, bit id % 32 of word id / 32, for all valid ids; empty: all. Throws
-  /// qwen38::error (internal) for a logit that is not finite and if no id is left.
+  /// qwen38::error (internal) for a logit that is no number or +infinity, and if no id is left.
+  /// An id whose logit is -infinity is never chosen.
   [[nodiscard]] std::int32_t sample(std::span<float const> logits, std::int64_t position,
                                     bool without_stop_ids, std::span<std::uint32_t const> mask,
                                     sampler_scratch& scratch) const;
@@ -55,10 +64,9 @@ class sampler {
  private:
   [[nodiscard]] bool penalises() const noexcept;
   void penalise(std::span<float> logits) const;
-  [[nodiscard]] std::int32_t draw(std::span<float const> logits, std::int64_t position,
-                                  std::vector<candidate>& candidates) const;
 
   sampling_params params_;
+  ops::token_choice choice_;
   std::vector<std::int32_t> stop_ids_;
   std::int32_t valid_ids_;
   std::unordered_map<std::int32_t, std::int64_t> counts_;  // in the output; 0: in the prompt only

@@ -66,14 +66,14 @@ void speculative_loop::prefill(lane& one) {
     if (last) {
       std::int32_t const id = one.work->sample(logits, scratch_);
       one.work->add(id);
-      one.rows.assign(1, id);
+      one.settled.assign(1, id);
     }
     write_mtp_rows(one, first, end, last);
   });
 }
 
-/// The MTP layer over the rows whose next token a chunk [first, end) brought; after the last chunk
-/// also over the row of the token just sampled, which gives the first draft.
+/// The MTP layer over the rows whose next token a chunk [first, end) brought. The row of the token
+/// just sampled comes in the first round.
 void speculative_loop::write_mtp_rows(lane& one, std::int64_t first, std::int64_t end, bool last) {
   auto const& limits = model_.get_limits();
   bool const drafts = !one.work->ended() && one.depth_at(1) > 0;
@@ -81,22 +81,24 @@ void speculative_loop::write_mtp_rows(lane& one, std::int64_t first, std::int64_
   if (!drafts && !keeps) return;
   auto const& prompt = one.work->wanted().prompt_ids;
   std::int64_t const from = std::max<std::int64_t>(first - 1, 0);
-  one.chosen.assign(prompt.begin() + from + 1, prompt.begin() + end);
-  if (last) one.chosen.push_back(one.rows.front());
-  if (one.chosen.empty()) return;
-  model::draft_rows const shifted{one.index, from, one.chosen, true, last};
-  std::int32_t draft = -1;
-  model_.draft(std::span(&shifted, 1), std::span(&draft, 1));
-  if (last) one.rows.push_back(draft);
+  shifted_.assign(prompt.begin() + from + 1, prompt.begin() + end);
+  if (shifted_.empty()) return;
+  model::draft_rows const rows{one.index, from, shifted_, true, false};
+  std::int32_t none = -1;
+  model_.draft(std::span(&rows, 1), std::span(&none, 1));
 }
 
 void speculative_loop::decode(std::span<lane* const> running) {
   std::int64_t const max_rows = model_.get_limits().max_rows;
   for (auto next = running.begin(); next != running.end();) {
     group_.clear();
-    for (std::int64_t rows = 0; next != running.end(); ++next) {
-      rows += 1 + (*next)->depth();
-      if (rows > max_rows) break;
+    std::int64_t rows = 0;     // of the target
+    std::int64_t settled = 0;  // of the MTP layer
+    for (; next != running.end(); ++next) {
+      int const depth = (*next)->depth();
+      rows += 1 + depth;
+      settled += depth > 0 ? std::ssize((*next)->settled) : 0;
+      if (std::max(rows, settled) > max_rows) break;
       group_.push_back(*next);
     }
     decode_group();
@@ -104,93 +106,43 @@ void speculative_loop::decode(std::span<lane* const> running) {
 }
 
 void speculative_loop::decode_group() {
-  auto const drop_ended = [&] {
-    std::erase_if(group_, [](lane const* one) { return one->work->ended(); });
-  };
-  extend_drafts();
-  drop_ended();
-  verify();
-  drop_ended();
-  draft_first();
-}
-
-/// Each lane has its first draft, where it may have one; the others follow in single rows, each
-/// from the MTP layer's own hidden state before it.
-void speculative_loop::extend_drafts() {
-  for (int have = 1; have < max_draft_tokens; ++have) {
-    drafting_.clear();
-    draft_batch_.clear();
-    for (lane* const one : group_) {
-      if (one->work->ended() || one->depth() <= have) continue;
-      drafting_.push_back(one);
-      draft_batch_.push_back({one->index, one->position + have - 1,
-                              std::span<std::int32_t const>(&one->rows.back(), 1), false, true});
-    }
-    if (drafting_.empty()) return;
-    draft(drafting_);
-  }
-}
-
-void speculative_loop::verify() {
-  if (group_.empty()) return;
   batch_.clear();
   for (lane const* one : group_) {
-    batch_.push_back({one->index, one->position, one->rows, one->rows.size() > 1, 0});
+    batch_.push_back({one->index, one->position, one->settled, one->depth(), one->work->choice()});
   }
-  std::span<float const> logits;
-  if (!attempt(group_, [&] { logits = model_.forward(batch_); })) return;
-  auto const vocab_size = static_cast<std::size_t>(model_.get_limits().vocab_size);
-  for (lane* one : group_) {
-    auto const mine = logits.first(one->rows.size() * vocab_size);
-    logits = logits.subspan(mine.size());
-    attempt(std::span(&one, 1), [&] { accept(*one, mine); });
+  results_.assign(batch_.size(), {});
+  if (!attempt(group_, [&] { model_.round(batch_, results_); })) return;
+  for (std::size_t i = 0; i < group_.size(); ++i) {
+    attempt(std::span(&group_[i], 1), [&] { accept(*group_[i], results_[i]); });
   }
 }
 
-void speculative_loop::accept(lane& one, std::span<float const> logits) {
-  auto const vocab_size = static_cast<std::size_t>(model_.get_limits().vocab_size);
-  std::size_t const rows = one.rows.size();
-  one.chosen.clear();
+/// The token after a row: what the model chose, or by the logits that it gives instead.
+std::int32_t speculative_loop::next_token(lane const& one, model::round_result const& got,
+                                          std::size_t row) {
+  if (!got.chosen.empty()) return checked_token(got.chosen[row]);
+  auto const width = static_cast<std::size_t>(model_.get_limits().vocab_size);
+  return one.work->sample(got.logits.subspan(row * width, width), scratch_);
+}
+
+void speculative_loop::accept(lane& one, model::round_result const& got) {
+  std::size_t const drafts = got.drafts.size();
+  one.settled.clear();
   do {
-    auto const row = logits.subspan(one.chosen.size() * vocab_size, vocab_size);
-    one.chosen.push_back(one.work->sample(row, scratch_));
-    one.work->add(one.chosen.back());
-  } while (!one.work->ended() && one.chosen.size() < rows &&
-           one.chosen.back() == one.rows[one.chosen.size()]);
+    one.settled.push_back(next_token(one, got, one.settled.size()));
+    one.work->add(one.settled.back());
+  } while (!one.work->ended() && one.settled.size() <= drafts &&
+           one.settled.back() == got.drafts[one.settled.size() - 1]);
 
   // Drafts behind a token that ended the output were never needed, even where they were right.
-  std::size_t const accepted = one.chosen.size() - 1;
-  if (rows > 1) model_.keep(one.index, std::ssize(one.chosen));
-  one.position += std::ssize(one.chosen);
-  one.rows.assign(1, one.chosen.back());
+  std::size_t const accepted = one.settled.size() - 1;
+  if (drafts > 0) model_.keep(one.index, std::ssize(one.settled));
+  one.position += std::ssize(one.settled);
 
   one.speculation.rounds += 1;
-  one.speculation.drafted += static_cast<std::int64_t>(rows) - 1;
+  one.speculation.drafted += static_cast<std::int64_t>(drafts);
   one.speculation.accepted += static_cast<std::int64_t>(accepted);
   for (std::size_t depth = 0; depth < accepted; ++depth) ++one.speculation.accepted_at[depth];
-}
-
-/// The MTP layer over the rows that became final, now with the target's hidden states; the last of
-/// them gives the first draft of the next round.
-void speculative_loop::draft_first() {
-  drafting_.clear();
-  draft_batch_.clear();
-  for (lane* const one : group_) {
-    if (one->depth() == 0) continue;
-    drafting_.push_back(one);
-    draft_batch_.push_back(
-        {one->index, one->position - std::ssize(one->chosen), one->chosen, true, true});
-  }
-  if (!drafting_.empty()) draft(drafting_);
-}
-
-/// Runs draft_batch_, whose entries belong to the lanes concerned, and appends the drafts.
-void speculative_loop::draft(std::span<lane* const> concerned) {
-  drafts_.assign(concerned.size(), -1);
-  attempt(concerned, [&] {
-    model_.draft(draft_batch_, drafts_);
-    for (std::size_t i = 0; i < concerned.size(); ++i) concerned[i]->rows.push_back(drafts_[i]);
-  });
 }
 
 }  // namespace qwen38::engine

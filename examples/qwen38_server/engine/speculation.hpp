@@ -43,7 +43,7 @@ class speculative_loop {
   bool save(lane& one, std::int32_t place);
 
   /// One round of every lane given, none of which is prefilling: at least one token each. As few
-  /// passes as limits.max_rows allows, each with whole lanes.
+  /// rounds of the model as limits.max_rows allows, each with whole lanes.
   void decode(std::span<lane* const> running);
 
  private:
@@ -51,21 +51,18 @@ class speculative_loop {
   bool attempt(std::span<lane* const> concerned, Call const& call);
   void write_mtp_rows(lane& one, std::int64_t first, std::int64_t end, bool last);
   void decode_group();
-  void extend_drafts();
-  void verify();
-  void accept(lane& one, std::span<float const> logits);
-  void draft_first();
-  void draft(std::span<lane* const> concerned);
+  void accept(lane& one, model::round_result const& got);
+  [[nodiscard]] std::int32_t next_token(lane const& one, model::round_result const& got,
+                                        std::size_t row);
 
   model::causal_lm& model_;
   std::function<void(std::string const&)> on_fault_;
   sampler_scratch scratch_;
-  // Of the pass in hand; members so that a round allocates nothing once they have grown.
+  // Of the round in hand; members so that a round allocates nothing once they have grown.
   std::vector<lane*> group_;
-  std::vector<lane*> drafting_;
-  std::vector<model::sequence_rows> batch_;
-  std::vector<model::draft_rows> draft_batch_;
-  std::vector<std::int32_t> drafts_;
+  std::vector<model::round_lane> batch_;
+  std::vector<model::round_result> results_;
+  std::vector<std::int32_t> shifted_;
 };
 
 }  // namespace qwen38::engine

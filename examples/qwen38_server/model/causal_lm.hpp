@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/ranked_id.hpp"
+#include "ops/token_choice.hpp"
+
 namespace qwen38::model {
 
 /// Rows of one sequence in a target pass: row i holds token ids[i] at absolute position `position +
@@ -30,14 +33,38 @@ struct draft_rows {
   int lane = 0;
   std::int64_t position = 0;
   std::span<std::int32_t const> ids;
-  /// Where row i's hidden state comes from: true: the lane's rows in the latest forward(), which
-  /// must have covered positions [position, position + ids.size()); but after a chunk of a prompt
-  /// the first row may be the last one of the chunk before, or of the snapshot resumed from. false:
-  /// the lane's own latest draft() output (then ids.size() == 1).
+  /// Where row i's hidden state comes from: true: the lane's rows in the latest forward(), after
+  /// which there was no round(), or the last row of its latest chunk. They must have covered
+  /// positions [position, position + ids.size()); but after a chunk of a prompt the first row may
+  /// be the last one of the chunk before, or of the snapshot resumed from. false: the lane's own
+  /// latest draft() output (then ids.size() == 1).
   bool from_target = true;
   /// true: return the greedy draft of the last row. false: only the K and V of the rows are
   /// written.
   bool want_draft = true;
+};
+
+/// A lane's part in a round.
+struct round_lane {
+  int lane = 0;
+  std::int64_t position = 0;  ///< of the anchor: the number of tokens that are final in the lane
+  /// Tokens that the lane's latest pass gave, after its last chunk or in its latest round, in order
+  /// and without a gap; the last one is the anchor, the first row of the round's target pass.
+  std::span<std::int32_t const> settled;
+  /// Rows behind the anchor. Once 0, 0 for good: the MTP layer misses what such a round settles.
+  int drafts = 0;
+  /// Of all rows; null: the caller chooses, from logits.
+  ops::token_choice const* choice = nullptr;
+};
+
+/// What a round gives one lane. Valid until the model's next call.
+struct round_result {
+  std::span<std::int32_t const> drafts;  ///< ids of the rows behind the anchor
+  /// For each row, anchor first, the token after it and its logit: not finite where the row is
+  /// broken, and id -1 where none may be chosen. Empty where logits are given instead, which any
+  /// model may do.
+  std::span<ops::ranked_id const> chosen;
+  std::span<float const> logits;  ///< fp32 [rows, vocab_size]
 };
 
 /// What the engine needs from a model with an MTP drafter. Rows are independent: a row's logits are
@@ -88,6 +115,13 @@ class causal_lm {
   /// order of `batch` and its rows; they stay valid until the next forward(). A lane may appear
   /// once.
   virtual std::span<float const> forward(std::span<sequence_rows const> batch) = 0;
+
+  /// One round of lanes that are done with their prompts, a lane at most once, all their rows
+  /// within max_rows, and so the settled tokens of those that draft: the MTP layer over the rows
+  /// that the settled tokens complete, whose last gives the first draft; the other drafts, each
+  /// from the row before; then one target pass over anchor and drafts. With drafts its rows are
+  /// tentative: keep() must follow; else the one row is final at once.
+  virtual void round(std::span<round_lane const> batch, std::span<round_result> results) = 0;
 
   /// Makes the first `rows` rows of the lane's latest tentative pass final and forgets the rest.
   virtual void keep(int lane, std::int64_t rows) = 0;

@@ -2,16 +2,16 @@
 #include "model/qwen38.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
+#include "model/workspace.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::model {
 namespace {
 
-constexpr std::int32_t max_rows = 96;  // widest pass whose rows keep their bits on every backend
 constexpr std::int32_t prefill_chunk = 64;  // prefill passes start at multiples of this
-constexpr std::int32_t max_tentative_rows = 16;
 
 // Lists of row moves that forward() and the last part of draft() give their passes.
 constexpr int carry_moves = 0;   // hidden states that end a chunk, to where they are held
@@ -47,34 +47,6 @@ std::size_t snapshot_bytes(checkpoint::model_config const& config) {
   std::int64_t const hidden = config.mtp_num_hidden_layers > 0 ? config.hidden_size : 0;
   return static_cast<std::size_t>(recurrent * values + hidden) * sizeof(float);
 }
-
-/// Tensors of one pass, max_rows rows each.
-struct qwen38_model::workspace {
-  ops::tensor x;             ///< fp32 residual stream
-  ops::tensor normed;        ///< [hidden]
-  ops::tensor q_gate;        ///< [heads * 2 * head_dim]
-  ops::tensor kv;            ///< [2 * kv_heads * head_dim]
-  ops::tensor attended;      ///< [heads * head_dim]
-  ops::tensor qkvz;          ///< [conv_channels + value_channels]
-  ops::tensor ba;            ///< [2 * value_heads]
-  ops::tensor mixed;         ///< [value_channels]
-  ops::tensor activated;     ///< [intermediate]
-  ops::tensor hidden;        ///< [hidden] normed output of the latest forward(): rows of `held`
-  ops::tensor selected;      ///< [hidden] rows whose logits are wanted
-  ops::tensor logits;        ///< [vocab_size] of the rank
-  ops::tensor all_logits;    ///< [vocab_size] of all ranks, on rank 0 of several
-  ops::tensor partial;       ///< [hidden] this rank's term of a sum over ranks
-  ops::tensor draft_input;   ///< [2 * hidden] embedding half, hidden half
-  ops::tensor draft_source;  ///< [hidden] hidden states that the drafts start from
-  ops::tensor draft_x;       ///< [hidden] residual stream of the rows that draft
-  ops::tensor draft_out;     ///< [hidden] normed MTP output of the pass
-  /// [hidden] What outlives a pass: the rows of `hidden`, two carried rows of each lane (see
-  /// lane_state::carried), one of each snapshot, and each lane's latest MTP output.
-  ops::tensor held;
-  std::unique_ptr<ops::pass> pass;
-  std::unique_ptr<ops::pass> last_pass;  ///< of the rows that draft
-  std::vector<std::unique_ptr<ops::storage>> memory;
-};
 
 qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                            checkpoint::model_config config, std::unique_ptr<ops::backend> backend,
@@ -154,18 +126,28 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
     work_->partial = make(max_rows, h);
     if (ranks_->rank() == 0) work_->all_logits = make(max_rows, limits_.vocab_size);
   }
-  std::int64_t const held_rows = limits_.has_mtp ? 3 * options.lanes + options.snapshots : 0;
-  work_->held = make(max_rows + held_rows, h);
+  work_->held = make(limits_.has_mtp ? unread_row() + 1 : max_rows, h);
   work_->hidden = work_->held.slice_rows(0, max_rows);
-  ops::pass_limits const pass{max_rows, options.lanes, lane_pages + 1, max_rows};
+  auto const most_lanes =
+      std::min<std::int64_t>(std::bit_ceil(static_cast<std::uint32_t>(options.lanes)), max_rows);
+  work_->memory.push_back(
+      backend_->make_tokens((max_tentative_rows - 1) * most_lanes + max_rows, work_->tokens));
+  // MTP rows after a prompt's last chunk may be one more than a chunk has.
+  ops::pass_limits const pass{max_rows, most_lanes, lane_pages + 1, max_rows + options.lanes};
   work_->pass = backend_->make_pass(pass);
+  std::vector<ops::pass_limits> round_limits = {pass};
+  round_limits.front().choices = max_rows;
   if (limits_.has_mtp) {
     work_->draft_input = make(max_rows, 2 * h, activation);
     work_->draft_source = make(max_rows, h);
     work_->draft_x = make(max_rows, h);
     work_->draft_out = make(max_rows, h);
     work_->last_pass = backend_->make_pass(pass);
+    round_limits.push_back(pass);
+    round_limits.resize(round_limits.size() + max_tentative_rows - 1,
+                        {most_lanes, most_lanes, lane_pages + 1, 0});
   }
+  work_->round_passes = backend_->make_passes(round_limits);
 }
 
 qwen38_model::~qwen38_model() = default;
@@ -225,21 +207,29 @@ std::int32_t qwen38_model::snapshot_row(std::int32_t snapshot) const {
 std::int32_t qwen38_model::draft_row(int lane) const {
   return snapshot_row(limits_.snapshots) + lane;
 }
+std::int32_t qwen38_model::settled_row(int lane, std::int64_t index) const {
+  return draft_row(limits_.max_lanes) + lane * max_tentative_rows +
+         static_cast<std::int32_t>(index);
+}
+std::int32_t qwen38_model::unread_row() const {
+  return settled_row(limits_.max_lanes, 0);
+}
 
 void qwen38_model::copy_held(std::int32_t from, std::int32_t to) {
   backend_->copy(work_->held.slice_rows(from, 1), work_->held.slice_rows(to, 1));
 }
 
-/// Where the hidden states go that end a chunk and are final at once, after the latest pass.
+/// Where hidden states go after the latest pass: the last of each final span, after which a round
+/// may follow, and where it ends a chunk also to the rows for the next chunk's MTP rows.
 std::vector<ops::row_move> qwen38_model::carry_hidden() {
   std::vector<ops::row_move> moves;
   if (!limits_.has_mtp) return moves;
   for (ops::row_span const& span : latest_) {
-    bool const ends_chunk = (span.position + span.rows) % limits_.prefill_chunk == 0;
-    if (span.tentative || !ends_chunk) continue;
-    std::size_t const place = lane_at(span.lane).newest ^ 1U;
-    moves.push_back(
-        {static_cast<std::int32_t>(span.first_row + span.rows - 1), carried_row(span.lane, place)});
+    if (span.tentative) continue;
+    auto const last = static_cast<std::int32_t>(span.first_row + span.rows - 1);
+    moves.push_back({last, settled_row(span.lane, 0)});
+    if ((span.position + span.rows) % limits_.prefill_chunk != 0) continue;
+    moves.push_back({last, carried_row(span.lane, lane_at(span.lane).newest ^ 1U)});
   }
   return moves;
 }
@@ -299,18 +289,22 @@ parallel::norm_step qwen38_model::step(ops::constants const& w, ops::tensor y) c
   return {&w, static_cast<float>(config_.rms_norm_eps), y};
 }
 
-/// The best valid id of each row, the lowest of equals.
-void qwen38_model::argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids) {
-  std::int64_t const first = ranks_ ? config_.vocab_size * ranks_->rank() : 0;
-  std::int64_t const valid =
-      std::clamp(limits_.valid_ids - first, std::int64_t{0}, config_.vocab_size);
-  std::vector<ops::ranked_id> best(ids.size());
-  if (valid > 0) {
-    backend_->argmax(logits, valid, best);
-    for (ops::ranked_id& one : best) one.id += static_cast<std::int32_t>(first);
-  }
+/// The best valid id of each row, the lowest of equals; the same on every rank.
+void qwen38_model::choose_best(ops::tensor selected, ops::token_list best) {
+  auto const first = static_cast<std::int32_t>(ranks_ ? config_.vocab_size * ranks_->rank() : 0);
+  backend_->best_tokens(*weights_.head, selected, first, limits_.valid_ids, best);
   if (ranks_) ranks_->max_over_ranks(best);
-  for (std::size_t r = 0; r < ids.size(); ++r) ids[r] = best[r].id;
+}
+
+/// Logits of all ids, on the first rank; a tensor without rows on the others.
+ops::tensor qwen38_model::compute_logits(ops::tensor selected) {
+  ops::tensor const logits = work_->logits.slice_rows(0, selected.rows);
+  backend_->matmul(*weights_.head, selected, logits, false);
+  if (!ranks_) return logits;
+  bool const is_first = ranks_->rank() == 0;
+  ops::tensor const all = is_first ? work_->all_logits.slice_rows(0, selected.rows) : ops::tensor{};
+  ranks_->gather_columns(logits, all);
+  return all;
 }
 
 void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
@@ -323,6 +317,28 @@ void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, o
     add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, p, normed, x, post);
   }
   add_mlp(w, normed, x, then);
+}
+
+/// The layers over a pass; returns the normed hidden states, rows of `held`.
+ops::tensor qwen38_model::run_target(ops::pass const& p, std::int64_t rows) {
+  ops::tensor const x = work_->x.slice_rows(0, rows);
+  backend_->embed(*weights_.embedding, p, work_->tokens, x);
+  std::int64_t attention_layer = 0;
+  std::int64_t gdn_layer = 0;
+  ops::tensor const normed = work_->normed.slice_rows(0, rows);
+  ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
+  backend_->rms_norm(x, *weights_.layers.front().input_norm,
+                     static_cast<float>(config_.rms_norm_eps), normed);
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
+    bool const is_last = i + 1 == weights_.layers.size();
+    norm_step const next =
+        is_last ? step(*weights_.norm, hidden) : step(*weights_.layers[i + 1].input_norm, normed);
+    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x, next);
+    report(static_cast<std::int64_t>(i), x);
+  }
+  report(config_.num_hidden_layers, hidden);
+  return hidden;
 }
 
 std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batch) {
@@ -354,48 +370,25 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
   pass.moves[logits_moves] = wanted;
   ops::pass& p = *work_->pass;
   backend_->set_pass(p, pass);
-  ops::tensor const x = work_->x.slice_rows(0, rows);
-  backend_->embed(*weights_.embedding, p, x);
-  std::int64_t attention_layer = 0;
-  std::int64_t gdn_layer = 0;
-  ops::tensor const normed = work_->normed.slice_rows(0, rows);
-  ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
-  backend_->rms_norm(x, *weights_.layers.front().input_norm,
-                     static_cast<float>(config_.rms_norm_eps), normed);
-  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-    bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
-    bool const is_last = i + 1 == weights_.layers.size();
-    norm_step const next =
-        is_last ? step(*weights_.norm, hidden) : step(*weights_.layers[i + 1].input_norm, normed);
-    run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x, next);
-    report(static_cast<std::int64_t>(i), x);
-  }
-  report(config_.num_hidden_layers, hidden);
+  ops::tensor const hidden = run_target(p, rows);
   if (!carried.empty()) backend_->move_rows(p, carry_moves, hidden, work_->held);
   for (ops::row_span const& span : latest_) {
     if (span.tentative) continue;
     lane_state& at = lane_at(span.lane);
     at.position += span.rows;
+    at.settled_from = at.position - 1;
+    at.settled_rows = 1;
     if (!limits_.has_mtp || at.position % limits_.prefill_chunk != 0) continue;
     at.newest ^= 1U;
     at.carried[at.newest] = at.position - 1;
   }
   if (wanted.empty()) return {};
 
-  std::int64_t const count = std::ssize(wanted);
-  ops::tensor const selected = work_->selected.slice_rows(0, count);
-  ops::tensor const logits = work_->logits.slice_rows(0, count);
+  ops::tensor const selected = work_->selected.slice_rows(0, std::ssize(wanted));
   backend_->move_rows(p, logits_moves, hidden, selected);
-  backend_->matmul(*weights_.head, selected, logits, false);
-  ops::tensor all = logits;
-  if (ranks_) {
-    bool const is_first = ranks_->rank() == 0;
-    all = is_first ? work_->all_logits.slice_rows(0, count) : ops::tensor{};
-    ranks_->gather_columns(logits, all);
-    if (!is_first) return {};
-  }
-  logits_.resize(static_cast<std::size_t>(all.rows * all.cols));
-  backend_->read(all, logits_);
+  ops::tensor const logits = compute_logits(selected);
+  logits_.resize(static_cast<std::size_t>(logits.rows * logits.cols));
+  if (!logits_.empty()) backend_->read(logits, logits_);
   return logits_;
 }
 
@@ -410,6 +403,9 @@ std::int32_t qwen38_model::hidden_row(int lane, std::int64_t position) const {
   for (std::size_t which = 0; which < 2; ++which) {
     if (at.carried[which] == position) return carried_row(lane, which);
   }
+  if (position >= at.settled_from && position < at.settled_from + at.settled_rows) {
+    return settled_row(lane, position - at.settled_from);
+  }
   throw error(error_kind::internal,
               "draft: the latest pass does not hold the hidden states asked for");
 }
@@ -417,9 +413,6 @@ std::int32_t qwen38_model::hidden_row(int lane, std::int64_t position) const {
 void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) {
   require(limits_.has_mtp, "draft: the model has no MTP layer");
   require(batch.size() == next_ids.size(), "draft: one result per sequence");
-  mtp_weights const& mtp = *weights_.mtp;
-  float const eps = static_cast<float>(config_.rms_norm_eps);
-  std::int64_t const h = config_.hidden_size;
 
   // Rows of the pass and, of those, the last row of each sequence that drafts.
   std::vector<std::int32_t> ids;
@@ -453,58 +446,78 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
     }
   }
   // The MTP layer's row p consumes the token at p + 1 and lies in its slot.
+  ops::pass& p = *work_->pass;
+  ops::pass& last_pass = *work_->last_pass;
   ops::pass_rows pass{spans, ids, {}, 1};
   pass.moves[source_moves] = sources;
   pass.moves[last_moves] = last_rows;
-  ops::pass& p = *work_->pass;
   backend_->set_pass(p, pass);
-  pass = {last_spans, {}, {}, 1};
-  pass.moves[output_moves] = outputs;
-  ops::pass& last_pass = *work_->last_pass;
-  if (!last_rows.empty()) backend_->set_pass(last_pass, pass);
+  ops::pass_rows last{last_spans, {}, {}, 1};
+  last.moves[output_moves] = outputs;
+  if (!last_rows.empty()) backend_->set_pass(last_pass, last);
 
-  // x = fc [N(embedding) ; N(hidden)]
   std::int64_t const rows = std::ssize(ids);
-  ops::tensor const input = work_->draft_input.slice_rows(0, rows);
-  ops::tensor const x = work_->x.slice_rows(0, rows);
-  ops::tensor const normed = work_->normed.slice_rows(0, rows);
+  std::int64_t const count = std::ssize(last_rows);
   ops::tensor const source = work_->draft_source.slice_rows(0, rows);
-  backend_->embed(*weights_.embedding, p, x);
-  backend_->rms_norm(x, *mtp.embedding_norm, eps, input.slice_cols(0, h));
   backend_->move_rows(p, source_moves, work_->held, source);
-  backend_->rms_norm(source, *mtp.hidden_norm, eps, input.slice_cols(h, h));
-  backend_->matmul(*mtp.fc, input, x, false);
-
-  // Earlier rows leave only their keys and values behind.
-  attention_weights const& attention = std::get<attention_weights>(mtp.layer.mixer);
-  std::int64_t const cache_layer =
-      std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
-  if (rows > std::ssize(last_rows)) {
-    backend_->rms_norm(x, *mtp.layer.input_norm, eps, normed);
-    ops::tensor const kv = work_->kv.slice_rows(0, rows);
-    backend_->matmul(*attention.kv, normed, kv, false);
-    backend_->store_kv(*kv_, cache_layer, p, kv, *attention.k_norm);
-  }
+  ops::tensor const x = mtp_inputs(p, source);
+  if (rows > count) store_mtp_kv(p, x);  // earlier rows leave nothing else behind
   std::ranges::fill(next_ids, -1);
   if (last_rows.empty()) return;
 
-  std::int64_t const count = std::ssize(last_rows);
   ops::tensor const last_x = work_->draft_x.slice_rows(0, count);
-  ops::tensor const out = work_->draft_out.slice_rows(0, count);
-  ops::tensor const selected = work_->selected.slice_rows(0, count);
-  ops::tensor const logits = work_->logits.slice_rows(0, count);
+  ops::token_list const best = work_->tokens.first(static_cast<std::size_t>(count));
   backend_->move_rows(p, last_moves, x, last_x);
-  backend_->rms_norm(last_x, *mtp.layer.input_norm, eps, work_->normed.slice_rows(0, count));
-  run_layer(mtp.layer, cache_layer, last_pass, last_x, step(*mtp.norm, out));
-  backend_->move_rows(last_pass, output_moves, out, work_->held);
-  backend_->copy(out, selected);
-  backend_->matmul(*weights_.head, selected, logits, false);
-  std::vector<std::int32_t> drafts(static_cast<std::size_t>(count));
-  argmax_over_ranks(logits, drafts);
+  make_drafts(last_pass, last_x, best);
+  backend_->move_rows(last_pass, output_moves, work_->draft_out.slice_rows(0, count), work_->held);
+  std::vector<ops::ranked_id> drafts(best.size());
+  backend_->read(best, drafts);
   std::size_t next = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    if (batch[i].want_draft) next_ids[i] = drafts[next++];
+    if (batch[i].want_draft) next_ids[i] = drafts[next++].id;
   }
+}
+
+/// x = fc [N(embedding) ; N(hidden)], a row for each hidden state.
+ops::tensor qwen38_model::mtp_inputs(ops::pass const& p, ops::tensor hidden) {
+  mtp_weights const& mtp = *weights_.mtp;
+  float const eps = static_cast<float>(config_.rms_norm_eps);
+  std::int64_t const h = config_.hidden_size;
+  ops::tensor const input = work_->draft_input.slice_rows(0, hidden.rows);
+  ops::tensor const x = work_->x.slice_rows(0, hidden.rows);
+  backend_->embed(*weights_.embedding, p, work_->tokens, x);
+  backend_->rms_norm(x, *mtp.embedding_norm, eps, input.slice_cols(0, h));
+  backend_->rms_norm(hidden, *mtp.hidden_norm, eps, input.slice_cols(h, h));
+  backend_->matmul(*mtp.fc, input, x, false);
+  return x;
+}
+
+/// The keys and values of MTP rows alone.
+void qwen38_model::store_mtp_kv(ops::pass const& p, ops::tensor x) {
+  layer_weights const& layer = weights_.mtp->layer;
+  attention_weights const& attention = std::get<attention_weights>(layer.mixer);
+  ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
+  ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
+  backend_->rms_norm(x, *layer.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
+  backend_->matmul(*attention.kv, normed, kv, false);
+  backend_->store_kv(*kv_, mtp_cache_layer(), p, kv, *attention.k_norm);
+}
+
+/// The MTP layer over rows that draft; leaves its output in draft_out.
+void qwen38_model::make_drafts(ops::pass const& p, ops::tensor x, ops::token_list best) {
+  mtp_weights const& mtp = *weights_.mtp;
+  ops::tensor const out = work_->draft_out.slice_rows(0, x.rows);
+  ops::tensor const selected = work_->selected.slice_rows(0, x.rows);
+  backend_->rms_norm(x, *mtp.layer.input_norm, static_cast<float>(config_.rms_norm_eps),
+                     work_->normed.slice_rows(0, x.rows));
+  run_layer(mtp.layer, mtp_cache_layer(), p, x, step(*mtp.norm, out));
+  backend_->copy(out, selected);
+  choose_best(selected, best);
+}
+
+/// Keys and values of the MTP layer follow those of the target's layers.
+std::int64_t qwen38_model::mtp_cache_layer() const {
+  return std::ranges::count(config_.layers, checkpoint::layer_kind::full_attention);
 }
 
 std::vector<float> qwen38_model::draft_hidden(int lane) {

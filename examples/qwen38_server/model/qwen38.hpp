@@ -48,6 +48,7 @@ class qwen38_model final : public causal_lm {
   void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
               std::int64_t position) override;
   std::span<float const> forward(std::span<sequence_rows const> batch) override;
+  void round(std::span<round_lane const> batch, std::span<round_result> results) override;
   void keep(int lane, std::int64_t rows) override;
   void draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) override;
 
@@ -65,6 +66,7 @@ class qwen38_model final : public causal_lm {
   [[nodiscard]] std::vector<linear_record> const& linears() const noexcept {
     return weights_.linears;
   }
+  [[nodiscard]] ops::work_counts counts() const { return backend_->counts(); }
 
   /// Called with the fp32 rows [rows, hidden] after each layer (index 0 ..), and with the normed
   /// output under index num_hidden_layers. For tests against an oracle.
@@ -82,7 +84,24 @@ class qwen38_model final : public causal_lm {
     /// the border; -1: none.
     std::array<std::int64_t, 2> carried = {-1, -1};
     std::size_t newest = 0;
+    /// Positions whose hidden states are held for the MTP rows of the next round.
+    std::int64_t settled_from = 0;
+    std::int64_t settled_rows = 0;
   };
+  /// What a round does; two of the same shape differ in their passes alone. Of one that is filled
+  /// up the sizes are those of its bucket.
+  struct round_shape {
+    std::int64_t lanes = 0;   ///< rows of a pass that drafts
+    std::int64_t drafts = 0;  ///< most of any lane
+    std::int64_t slots = 0;
+    bool logits = false;
+    std::int64_t rows = 0;      ///< of the target
+    std::int64_t mtp_rows = 0;  ///< that became settled
+    bool filled_up = false;
+    /// Lanes with more drafts than so many.
+    std::array<std::int64_t, 16> drafting = {};
+  };
+  struct round_rows;
 
   // Each adds its output to x and takes the norm that follows; before a layer, x's input norm lies
   // in the workspace's `normed`.
@@ -96,12 +115,26 @@ class qwen38_model final : public causal_lm {
   void add_mlp(layer_weights const& w, ops::tensor normed, ops::tensor x, norm_step const& then);
   void add_product(ops::linear const& w, ops::tensor input, ops::tensor x, norm_step const& then);
   [[nodiscard]] norm_step step(ops::constants const& w, ops::tensor y) const;
-  void argmax_over_ranks(ops::tensor logits, std::span<std::int32_t> ids);
+  [[nodiscard]] ops::tensor run_target(ops::pass const& p, std::int64_t rows);
+  void choose_best(ops::tensor selected, ops::token_list best);
+  [[nodiscard]] ops::tensor compute_logits(ops::tensor selected);
+  [[nodiscard]] ops::tensor mtp_inputs(ops::pass const& p, ops::tensor hidden);
+  void store_mtp_kv(ops::pass const& p, ops::tensor x);
+  void make_drafts(ops::pass const& p, ops::tensor x, ops::token_list best);
+  [[nodiscard]] std::int64_t mtp_cache_layer() const;
+  [[nodiscard]] round_rows plan_round(std::span<round_lane const> batch) const;
+  void fill_passes(std::span<round_lane const> batch, round_rows& plan) const;
+  void set_round_passes(round_rows const& plan);
+  void run_round(round_shape const& shape);
+  void read_round(std::span<round_lane const> batch, round_rows const& plan,
+                  std::span<round_result> results);
   void report(std::int64_t layer, ops::tensor x);
   [[nodiscard]] lane_state& lane_at(int lane);
   [[nodiscard]] std::int32_t carried_row(int lane, std::size_t which) const;
   [[nodiscard]] std::int32_t snapshot_row(std::int32_t snapshot) const;
   [[nodiscard]] std::int32_t draft_row(int lane) const;
+  [[nodiscard]] std::int32_t settled_row(int lane, std::int64_t index) const;
+  [[nodiscard]] std::int32_t unread_row() const;
   void copy_held(std::int32_t from, std::int32_t to);
   [[nodiscard]] std::vector<ops::row_move> carry_hidden();
   [[nodiscard]] std::int32_t hidden_row(int lane, std::int64_t position) const;
@@ -119,6 +152,8 @@ class qwen38_model final : public causal_lm {
   std::vector<ops::row_span>
       latest_;  ///< spans of the latest forward(), whose hidden rows are still held
   std::vector<float> logits_;
+  std::vector<ops::ranked_id> chosen_;   ///< of the latest round
+  std::vector<std::int32_t> draft_ids_;  ///< of the latest round
   tap tap_;
 };
 

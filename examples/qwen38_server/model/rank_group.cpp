@@ -37,6 +37,13 @@ std::span<float const> rank_group::forward(std::span<sequence_rows const> batch)
   return logits;
 }
 
+void rank_group::round(std::span<round_lane const> batch, std::span<round_result> results) {
+  team_.run([&](int index) {
+    std::vector<round_result> own(results.size());
+    rank(index).round(batch, index == 0 ? results : std::span(own));
+  });
+}
+
 void rank_group::keep(int lane, std::int64_t rows) {
   team_.run([&](int index) { rank(index).keep(lane, rows); });
 }

@@ -30,6 +30,7 @@ class rank_group final : public causal_lm {
   void resume(int lane, std::span<std::int32_t const> pages, std::int32_t snapshot,
               std::int64_t position) override;
   std::span<float const> forward(std::span<sequence_rows const> batch) override;
+  void round(std::span<round_lane const> batch, std::span<round_result> results) override;
   void keep(int lane, std::int64_t rows) override;
   void draft(std::span<draft_rows const> batch, std::span<std::int32_t> next_ids) override;
 

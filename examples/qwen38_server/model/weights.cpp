@@ -39,9 +39,9 @@ class loader {
                                  config_.layers[static_cast<std::size_t>(i)]));
     }
     all.norm = norm(prefix_ + "norm.weight", config_.hidden_size);
-    all.head = config_.tie_word_embeddings
-                   ? tied_head(embedding)
-                   : fused({{"lm_head", config_.vocab_size}}, config_.hidden_size);
+    all.head = config_.tie_word_embeddings ? tied_head(embedding)
+                                           : fused({{"lm_head", config_.vocab_size}},
+                                                   config_.hidden_size, ops::linear_use::head);
     if (config_.mtp_num_hidden_layers > 0) all.mtp = mtp();
     files_.require_all_used();
     all.packed_bytes = packed_bytes_;
@@ -72,6 +72,7 @@ class loader {
     source.dense_type = embedding.type;
     source.k = config_.hidden_size;
     source.parts = {&part, 1};
+    source.use = ops::linear_use::head;
     return packed(source, {"embed_tokens as head",
                            1,
                            embedding.type == qpn::dtype::f16 ? checkpoint::quant_class::f16

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <qpn/format.hpp>
 #include <qpn/packed_weight.hpp>
@@ -10,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/pass.hpp"
@@ -61,6 +63,7 @@ class embedding {
 enum class linear_use : std::uint8_t {
   product,  ///< matmul()
   gate_up,  ///< gate_up(): the first half of the rows are gates
+  head,     ///< matmul() and best_tokens()
 };
 
 struct linear_source {
@@ -129,6 +132,19 @@ struct route_count {
   std::uint64_t launches = 0;
 };
 
+/// What a backend did since it was made.
+struct work_counts {
+  std::uint64_t waits = 0;       ///< times that the host waited for the device
+  std::uint64_t recordings = 0;  ///< made
+  std::uint64_t replays = 0;
+};
+
+/// Operations that can be done again: with the same tensors, and passes set anew to the same sizes.
+class recording {
+ public:
+  virtual ~recording() = default;
+};
+
 class backend {
  public:
   virtual ~backend() = default;
@@ -138,6 +154,7 @@ class backend {
   [[nodiscard]] virtual std::vector<route_count> routes() const = 0;
   /// How attention is computed, e.g. "cpu/fp32".
   [[nodiscard]] virtual std::string attention_route() const = 0;
+  [[nodiscard]] virtual work_counts counts() const = 0;
 
   // Memory. Everything is zero when handed out. Where there is not enough, an error names what
   // for.
@@ -154,14 +171,33 @@ class backend {
                                                     std::int64_t lanes,
                                                     std::int64_t max_tentative_rows,
                                                     std::int64_t snapshots) = 0;
-  virtual std::unique_ptr<pass> make_pass(pass_limits const& limits) = 0;
+  virtual std::unique_ptr<storage> make_tokens(std::int64_t count, token_list& view) = 0;
+  /// Passes that are set together.
+  virtual std::vector<std::unique_ptr<pass>> make_passes(std::span<pass_limits const> limits) = 0;
 
-  /// What the operations that follow, up to the next set_pass() of this pass, find in it. Page
-  /// lists must stay as they are until then.
-  virtual void set_pass(pass& p, pass_rows const& rows) = 0;
+  /// What the operations that follow, up to the next set_passes() of these passes, find in them;
+  /// all were made by one make_passes(), and of the others nothing is known afterwards. Page lists
+  /// must stay as they are until then.
+  virtual void set_passes(std::span<pass_setting const> settings) = 0;
 
-  /// y[r, :] = table[id of row r, :].
-  virtual void embed(embedding const& table, pass const& p, tensor y) = 0;
+  [[nodiscard]] std::unique_ptr<pass> make_pass(pass_limits const& limits) {
+    return std::move(make_passes({&limits, 1}).front());
+  }
+  void set_pass(pass& p, pass_rows const& rows) {
+    pass_setting const setting{&p, rows};
+    set_passes({&setting, 1});
+  }
+
+  /// Whether record() may be called.
+  [[nodiscard]] virtual bool records() const noexcept = 0;
+  /// Keeps the operations that `work` calls, without doing them. All of them must have been done
+  /// before with passes of the same limits. None may need the host: no reads, no set_passes().
+  virtual std::unique_ptr<recording> record(std::function<void()> const& work) = 0;
+  virtual void replay(recording& recorded) = 0;
+
+  /// y[r, :] = table[id of row r, :], where ids may be those of `tokens`: see id_in_place(). No id
+  /// is read as id 0.
+  virtual void embed(embedding const& table, pass const& p, token_list tokens, tensor y) = 0;
   /// y = x * rsqrt(mean(x^2) + eps) * (1 + w), fp32.
   virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
   /// y = x W^T, or y += x W^T; x of kind activation, y of kind stream.
@@ -174,9 +210,17 @@ class backend {
   /// Row `to` of y becomes row `from` of x, as y's kind holds it, for each move of a list; x of
   /// kind stream. No row is both written and read.
   virtual void move_rows(pass const& p, int list, tensor x, tensor y) = 0;
-  /// Lowest index of the largest of the first `valid` (>= 1) columns of each row, and its value.
-  /// Waits for the work before it.
-  virtual void argmax(tensor x, std::int64_t valid, std::span<ranked_id> best) = 0;
+  /// best[r] = the largest element of row r of x W^T whose column j has first_id + j < end_id, as
+  /// id first_id + j: the lowest of equal ones, but one that is no number before all. W made for
+  /// linear_use::head; x of kind activation, a row for each place of `best`.
+  virtual void best_tokens(linear const& w, tensor x, std::int32_t first_id, std::int32_t end_id,
+                           token_list best) = 0;
+
+  /// chosen[r] as token_choice says from the first `valid` (>= 1) columns of row r, and its logit;
+  /// a row for each choice of the pass. A logit that is no number or +infinity is chosen before all
+  /// others; -infinity only where there is nothing else.
+  virtual void choose_tokens(pass const& p, tensor logits, std::int32_t valid,
+                             token_list chosen) = 0;
 
   /// kv = [k | v] rows. k: norm with (1 + w) over each head, RoPE; both are written to the cache.
   /// RoPE's position is the row's, without the slot offset.
@@ -204,6 +248,7 @@ class backend {
 
   /// Host copy of rows of either kind, in fp32; waits for the work before it.
   virtual void read(tensor x, std::span<float> out) = 0;
+  virtual void read(token_list tokens, std::span<ranked_id> out) = 0;
 };
 
 }  // namespace qwen38::ops

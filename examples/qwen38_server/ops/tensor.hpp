@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <qpn/dtype.hpp>
+#include <span>
 
+#include "ops/ranked_id.hpp"
 #include "ops/tensor_limits.hpp"
 
 namespace qwen38::ops {
@@ -40,10 +42,7 @@ struct tensor {
   }
 };
 
-/// A row's best id; id -1: none of its ids may be chosen.
-struct ranked_id {
-  float value = 0;
-  std::int32_t id = -1;
-};
+/// Chosen ids in the backend's memory.
+using token_list = std::span<ranked_id>;
 
 }  // namespace qwen38::ops

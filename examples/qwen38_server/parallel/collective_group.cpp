@@ -160,7 +160,10 @@ class collective_end final : public communicator {
   }
 
   void max_over_ranks(std::span<ranked_id> best) override {
-    shared_->ranks.max_over_ranks(rank_, best);
+    std::vector<ranked_id> own(best.size());
+    device_->download(own.data(), {best.data(), best.size_bytes()}, best.size_bytes(), 1);
+    shared_->ranks.max_over_ranks(rank_, own);
+    device_->upload(best.data(), own.data(), best.size_bytes());
   }
   void check() override { end_->check(); }
   void give_up() noexcept override { shared_->give_up(rank_); }

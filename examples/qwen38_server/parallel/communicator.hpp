@@ -60,7 +60,8 @@ class communicator {
   /// what one product over the whole head would have listed. Ids differ from rank to rank.
   virtual void merge_candidates(candidate_lists const& lists) = 0;
 
-  /// Each element becomes that rank's element with the largest value; the lowest rank wins a tie.
+  /// Each element, in the memory of the rank's backend too, becomes that rank's element with the
+  /// largest value; the lowest id wins a tie, and a value that is no number wins over all others.
   virtual void max_over_ranks(std::span<ranked_id> best) = 0;
 
   /// Throws (internal) what went wrong in the group's work so far, as far as it is known: ranks

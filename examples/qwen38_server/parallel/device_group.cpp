@@ -198,7 +198,12 @@ class device_group {
     at(rank).launch(merge_lists_params{merged});
   }
 
-  void max_over_ranks(int rank, std::span<ranked_id> best) { ranks_.max_over_ranks(rank, best); }
+  void max_over_ranks(int rank, std::span<ranked_id> best) {
+    std::vector<ranked_id> own(best.size());
+    at(rank).download(own.data(), {best.data(), best.size_bytes()}, best.size_bytes(), 1);
+    ranks_.max_over_ranks(rank, own);
+    at(rank).upload(best.data(), own.data(), best.size_bytes());
+  }
 
   void check() {
     bool stopped = word(words_.get(), 0).load() != 0;

@@ -80,12 +80,14 @@ class cpu_pass final : public pass {
   [[nodiscard]] std::span<row_move const> moves(int list) const {
     return moves_[static_cast<std::size_t>(list)];
   }
+  [[nodiscard]] std::span<row_choice const> choices() const noexcept { return choices_; }
   [[nodiscard]] std::int64_t slot_offset() const noexcept { return slot_offset_; }
 
  private:
   pass_limits limits_;
   std::vector<row_span> spans_;
   std::vector<std::int32_t> ids_;
+  std::vector<row_choice> choices_;
   std::array<std::vector<row_move>, row_move_lists> moves_;
   std::int64_t slot_offset_ = 0;
 };

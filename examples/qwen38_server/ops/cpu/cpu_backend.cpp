@@ -5,12 +5,14 @@
 #include <array>
 #include <cstring>
 #include <qpn/cpu/gemm.hpp>
+#include <qpn/detail/candidate_key.hpp>
 #include <qpn/gemm_route.hpp>
 #include <string>
 #include <string_view>
 
 #include "ops/cpu/context.hpp"
 #include "ops/cpu/kernels.hpp"
+#include "ops/cpu/token_mass.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::ops::cpu {
@@ -29,6 +31,12 @@ class cpu_storage final : public storage {
  public:
   explicit cpu_storage(std::size_t count) : memory(count) {}
   zeroed_array<float> const memory;
+};
+
+class cpu_tokens final : public storage {
+ public:
+  explicit cpu_tokens(std::size_t count) : tokens(count) {}
+  std::vector<ranked_id> tokens;
 };
 
 /// Stays where the caller has it.
@@ -84,6 +92,7 @@ class cpu_backend final : public backend {
     }
     return taken;
   }
+  [[nodiscard]] work_counts counts() const override { return {}; }
   [[nodiscard]] std::string attention_route() const override { return "cpu/fp32"; }
 
   std::unique_ptr<storage> make_tensor(row_kind, std::int64_t rows, std::int64_t cols,
@@ -112,16 +121,35 @@ class cpu_backend final : public backend {
     return make_cpu_gdn_state(shape, layers, lanes, max_tentative_rows, snapshots);
   }
 
-  std::unique_ptr<pass> make_pass(pass_limits const& limits) override {
-    return std::make_unique<cpu_pass>(limits);
+  std::unique_ptr<storage> make_tokens(std::int64_t count, token_list& view) override {
+    auto memory = std::make_unique<cpu_tokens>(static_cast<std::size_t>(count));
+    view = memory->tokens;
+    return memory;
   }
-  void set_pass(pass& p, pass_rows const& rows) override { static_cast<cpu_pass&>(p).set(rows); }
+  std::vector<std::unique_ptr<pass>> make_passes(std::span<pass_limits const> limits) override {
+    std::vector<std::unique_ptr<pass>> made;
+    for (pass_limits const& one : limits) made.push_back(std::make_unique<cpu_pass>(one));
+    return made;
+  }
+  void set_passes(std::span<pass_setting const> settings) override {
+    for (pass_setting const& one : settings) static_cast<cpu_pass&>(*one.into).set(one.rows);
+  }
 
-  void embed(embedding const& table, pass const& p, tensor y) override {
+  [[nodiscard]] bool records() const noexcept override { return false; }
+  std::unique_ptr<recording> record(std::function<void()> const&) override {
+    throw error(error_kind::internal, "record: the CPU backend keeps no operations");
+  }
+  void replay(recording&) override {
+    throw error(error_kind::internal, "replay: the CPU backend keeps no operations");
+  }
+
+  void embed(embedding const& table, pass const& p, token_list tokens, tensor y) override {
     auto const& of = static_cast<cpu_embedding const&>(table);
     std::span<std::int32_t const> const ids = as_cpu(p).ids();
     for (std::size_t r = 0; r < ids.size(); ++r) {
-      std::byte const* const source = of.rows + 2 * static_cast<std::int64_t>(ids[r]) * y.cols;
+      std::int32_t const id = ids[r] >= 0 ? ids[r] : tokens[static_cast<std::size_t>(~ids[r])].id;
+      std::byte const* const source =
+          of.rows + 2 * static_cast<std::int64_t>(std::max(id, 0)) * y.cols;
       float* const target = row(y, static_cast<std::int64_t>(r));
       for (std::int64_t i = 0; i < y.cols; ++i) {
         std::uint16_t bits = 0;
@@ -157,13 +185,26 @@ class cpu_backend final : public backend {
 
   void gate_up(linear const& w, tensor x, tensor y) override {
     assert(w.n() == 2 * y.cols);
-    products_.resize(static_cast<std::size_t>(x.rows * w.n()));
-    tensor const products{products_.data(), qpn::dtype::f32, x.rows, w.n(), w.n()};
-    matmul(w, x, products, false);
+    tensor const products = multiply(w, x);
     for_each_index(pool_, y.rows, [&](std::int64_t r) {
       float const* const gate = row(products, r);
       float* const target = row(y, r);
       for (std::int64_t i = 0; i < y.cols; ++i) target[i] = silu(gate[i]) * gate[y.cols + i];
+    });
+  }
+
+  void best_tokens(linear const& w, tensor x, std::int32_t first_id, std::int32_t end_id,
+                   token_list best) override {
+    tensor const logits = multiply(w, x);
+    std::int64_t const valid = std::min<std::int64_t>(w.n(), std::int64_t{end_id} - first_id);
+    for_each_index(pool_, std::ssize(best), [&](std::int64_t r) {
+      std::uint64_t key = qpn::detail::no_candidate;
+      for (std::int64_t j = 0; j < valid; ++j) {
+        auto const id = static_cast<std::uint32_t>(first_id + j);
+        key = std::max(key, qpn::detail::candidate_key(row(logits, r)[j], id));
+      }
+      best[static_cast<std::size_t>(r)] = {qpn::detail::candidate_value(key),
+                                           qpn::detail::candidate_id(key)};
     });
   }
 
@@ -177,11 +218,12 @@ class cpu_backend final : public backend {
     }
   }
 
-  void argmax(tensor x, std::int64_t valid, std::span<ranked_id> best) override {
-    for (std::size_t r = 0; r < best.size(); ++r) {
-      float const* const logits = row(x, static_cast<std::int64_t>(r));
-      float const* const largest = std::max_element(logits, logits + valid);
-      best[r] = {*largest, static_cast<std::int32_t>(largest - logits)};
+  void choose_tokens(pass const& p, tensor logits, std::int32_t valid, token_list chosen) override {
+    std::span<row_choice const> const choices = as_cpu(p).choices();
+    for (std::size_t r = 0; r < choices.size(); ++r) {
+      std::span<float const> const of(row(logits, static_cast<std::int64_t>(r)),
+                                      static_cast<std::size_t>(valid));
+      chosen[r] = choose_token(of, choices[r], candidates_);
     }
   }
 
@@ -212,11 +254,23 @@ class cpu_backend final : public backend {
     for (std::int64_t r = 0; r < x.rows; ++r)
       std::copy_n(row(x, r), x.cols, out.data() + r * x.cols);
   }
+  void read(token_list tokens, std::span<ranked_id> out) override {
+    std::ranges::copy(tokens, out.begin());
+  }
 
  private:
+  /// x W^T in memory of the backend's own.
+  tensor multiply(linear const& w, tensor const& x) {
+    products_.resize(static_cast<std::size_t>(x.rows * w.n()));
+    tensor const products{products_.data(), qpn::dtype::f32, x.rows, w.n(), w.n()};
+    matmul(w, x, products, false);
+    return products;
+  }
+
   qpn::cpu::thread_pool pool_;
   qpn::cpu::isa path_;
-  std::vector<float> products_;  ///< of gate_up
+  std::vector<float> products_;
+  std::vector<candidate> candidates_;  ///< of choose_tokens()
   std::array<std::uint64_t, qpn::detail::gemm_operand_count> launches_{};
 };
 
@@ -225,12 +279,16 @@ class cpu_backend final : public backend {
 void cpu_pass::set(pass_rows const& rows) {
   std::int64_t count = 0;
   for (row_span const& span : rows.spans) count += span.rows;
+  if (rows.size) {
+    throw error(error_kind::internal, "pass: the CPU backend fills none up, it records nothing");
+  }
   bool fits = count <= limits_.rows && std::ssize(rows.spans) <= limits_.spans &&
-              std::ssize(rows.ids) <= limits_.rows;
+              std::ssize(rows.ids) <= limits_.rows && std::ssize(rows.choices) <= limits_.choices;
   for (auto const& list : rows.moves) fits = fits && std::ssize(list) <= limits_.moves;
   if (!fits) throw error(error_kind::internal, "pass: more rows, spans or moves than its limits");
   spans_.assign(rows.spans.begin(), rows.spans.end());
   ids_.assign(rows.ids.begin(), rows.ids.end());
+  choices_.assign(rows.choices.begin(), rows.choices.end());
   for (std::size_t i = 0; i < moves_.size(); ++i) {
     moves_[i].assign(rows.moves[i].begin(), rows.moves[i].end());
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <qpn/detail/candidate_key.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,12 @@ class device_storage final : public storage {
  public:
   explicit device_storage(device_block block) : memory(std::move(block)) {}
   device_block const memory;
+};
+
+class device_recording final : public recording {
+ public:
+  std::unique_ptr<device_graph> graph;
+  qpn::gemm_census launches;  ///< of products, in one replay
 };
 
 class device_embedding final : public embedding {
@@ -85,6 +90,9 @@ class cuda_backend final : public backend {
     return taken;
   }
   [[nodiscard]] std::string attention_route() const override { return attention_route_; }
+  [[nodiscard]] work_counts counts() const override {
+    return {gpu_->waits(), recordings_, replays_};
+  }
 
   std::unique_ptr<storage> make_tensor(row_kind kind, std::int64_t rows, std::int64_t cols,
                                        tensor& view) override {
@@ -102,7 +110,7 @@ class cuda_backend final : public backend {
   }
   std::unique_ptr<linear> make_linear(linear_source const& source) override {
     auto made = std::make_unique<device_linear>(*gpu_, source, staging_);
-    workspace_.add(made->plan());
+    made->add_to(workspace_);
     return made;
   }
   std::unique_ptr<constants> make_constants(std::span<float const> numbers) override {
@@ -110,7 +118,8 @@ class cuda_backend final : public backend {
   }
   std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
                                           std::int64_t pages) override {
-    auto made = std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages, options_);
+    // One page more, for the rows that fill up a pass.
+    auto made = std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages + 1, options_);
     attention_route_ = made->route();
     return made;
   }
@@ -120,17 +129,49 @@ class cuda_backend final : public backend {
     return std::make_unique<device_gdn_state>(*gpu_, shape, layers, lanes, max_tentative_rows,
                                               snapshots);
   }
-  std::unique_ptr<pass> make_pass(pass_limits const& limits) override {
-    return std::make_unique<device_pass>(*gpu_, limits);
+  std::unique_ptr<storage> make_tokens(std::int64_t count, token_list& view) override {
+    auto memory =
+        std::make_unique<device_storage>(make_array<ranked_id>(*gpu_, count, "chosen tokens"));
+    view = {memory->memory.as<ranked_id>(), static_cast<std::size_t>(count)};
+    return memory;
   }
-  void set_pass(pass& p, pass_rows const& rows) override { static_cast<device_pass&>(p).set(rows); }
+  std::vector<std::unique_ptr<pass>> make_passes(std::span<pass_limits const> limits) override {
+    return pass_block::make_passes(*gpu_, limits);
+  }
+  void set_passes(std::span<pass_setting const> settings) override {
+    if (!settings.empty()) static_cast<device_pass&>(*settings.front().into).block().set(settings);
+  }
 
-  void embed(embedding const& table, pass const& p, tensor y) override {
+  [[nodiscard]] bool records() const noexcept override { return true; }
+  std::unique_ptr<recording> record(std::function<void()> const& work) override {
+    auto made = std::make_unique<device_recording>();
+    qpn::gemm_census const before = std::exchange(census_, {});
+    try {
+      made->graph = gpu_->capture(work);
+    } catch (...) {
+      census_ = before;
+      throw;
+    }
+    made->launches = std::exchange(census_, before);
+    ++recordings_;
+    return made;
+  }
+  void replay(recording& recorded) override {
+    auto& of = static_cast<device_recording&>(recorded);
+    gpu_->replay(*of.graph);
+    for (int i = 0; i < qpn::gemm_route_count; ++i) {
+      census_.launched[i] += of.launches.launched[i];
+    }
+    ++replays_;
+  }
+
+  void embed(embedding const& table, pass const& p, token_list tokens, tensor y) override {
     auto const& of = static_cast<device_embedding const&>(table);
     embed_params kernel;
     kernel.table = of.memory.as<std::uint16_t>();
     kernel.is_bf16 = of.is_bf16;
     kernel.ids = cuda::as_device(p).view().ids;
+    kernel.tokens = tokens.data();
     kernel.y = output_of(y);
     kernel.rows = cuda::as_device(p).id_count();
     kernel.cols = y.cols;
@@ -161,22 +202,31 @@ class cuda_backend final : public backend {
     device_pass const& of = cuda::as_device(p);
     copy_rows(x, of.view().moves[list], of.move_count(list), y);
   }
-  void argmax(tensor x, std::int64_t valid, std::span<ranked_id> best) override {
-    argmax_params kernel;
-    std::size_t const bytes = best.size() * sizeof(std::uint64_t);
-    kernel.x = stream_rows(x);
-    kernel.x_stride = x.stride;
-    kernel.rows = std::ssize(best);
-    kernel.valid = valid;
-    kernel.keys = argmax_keys_.at_least<std::uint64_t>(*gpu_, std::max(kernel.rows, least_keys),
-                                                       "the best ids");
-    gpu_->clear({kernel.keys, bytes}, bytes, 1);
+  void best_tokens(linear const& w, tensor x, std::int32_t first_id, std::int32_t end_id,
+                   token_list best) override {
+    assert(x.cols == w.k() && x.rows == std::ssize(best));
+    device_linear::best_rows const rows{
+        best_ids_.at_least<std::int32_t>(*gpu_, qpn::gemm_max_m, "the best ids"),
+        best_values_.at_least<float>(*gpu_, qpn::gemm_max_m, "the best ids"), first_id, end_id};
+    static_cast<device_linear const&>(w).choose(*gpu_, workspace_, x, rows, census_);
+    pack_tokens_params kernel;
+    kernel.values = rows.values;
+    kernel.ids = rows.ids;
+    kernel.tokens = best.data();
+    kernel.count = std::ssize(best);
     gpu_->launch(kernel);
-    std::vector<std::uint64_t> keys(best.size());
-    gpu_->download(keys.data(), {kernel.keys, bytes}, bytes, 1);
-    for (std::size_t r = 0; r < best.size(); ++r) {
-      best[r] = {qpn::detail::candidate_value(keys[r]), qpn::detail::candidate_id(keys[r])};
-    }
+  }
+
+  void choose_tokens(pass const& p, tensor logits, std::int32_t valid, token_list chosen) override {
+    choose_params kernel;
+    kernel.choices = cuda::as_device(p).view().choices;
+    kernel.rows = cuda::as_device(p).choice_count();
+    kernel.logits = stream_rows(logits);
+    kernel.stride = logits.stride;
+    kernel.valid = valid;
+    kernel.chosen = chosen.data();
+    assert(kernel.rows == std::ssize(chosen) && kernel.rows <= logits.rows);
+    gpu_->launch(kernel);
   }
 
   void store_kv(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
@@ -218,10 +268,11 @@ class cuda_backend final : public backend {
     gpu_->download(halves.data(), from, width, height);
     for (std::size_t i = 0; i < halves.size(); ++i) out[i] = qpn::decode_f16(halves[i]);
   }
+  void read(token_list tokens, std::span<ranked_id> out) override {
+    gpu_->download(out.data(), {tokens.data(), tokens.size_bytes()}, tokens.size_bytes(), 1);
+  }
 
  private:
-  static constexpr std::int64_t least_keys = 128;  ///< so that the place does not move
-
   void multiply(linear const& w, tensor const& x, tensor const& y, bool accumulate) {
     static_cast<device_linear const&>(w).multiply(*gpu_, workspace_, x, y, accumulate, census_);
   }
@@ -241,9 +292,12 @@ class cuda_backend final : public backend {
   cuda_options options_;
   scratch_block staging_;
   shared_workspace workspace_;
-  scratch_block argmax_keys_;
+  scratch_block best_ids_;
+  scratch_block best_values_;
   std::string attention_route_;
   qpn::gemm_census census_;
+  std::uint64_t recordings_ = 0;
+  std::uint64_t replays_ = 0;
 };
 
 }  // namespace

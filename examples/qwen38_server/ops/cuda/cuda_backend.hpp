@@ -20,7 +20,7 @@ struct cuda_options {
 
 /// The backend on one GPU, in one stream. Activations are fp16, all else as on the CPU; products
 /// take qpn's packed routes, other operations this folder's kernels. Calls return before their work
-/// is done, except argmax() and read(). One caller at a time.
+/// is done, except read(). One caller at a time.
 ///
 /// A row's bits depend neither on the rows beside it nor on how the tokens before it were cut into
 /// passes, prompts at multiples of 64 (ops/backend.hpp); from GPU to GPU and from the CPU's they

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <qpn/device_info.hpp>
 #include <qpn/format.hpp>
@@ -38,6 +39,12 @@ struct byte_lines {
                    " MiB are free on " + device_name);
 }
 
+/// Work that a device keeps.
+class device_graph {
+ public:
+  virtual ~device_graph() = default;
+};
+
 /// One GPU and one stream: all that the backend, which is host code, asks of CUDA. Work is done in
 /// the order of the calls; only download() and wait() wait for it. Everything throws qwen38::error
 /// (internal) with one sentence: what failed, where, and CUDA's reason. A failure of earlier work
@@ -61,6 +68,14 @@ class device {
   /// The bytes are there when the call returns.
   virtual void download(void* to, byte_lines from, std::size_t width, std::size_t height) = 0;
   virtual void wait() = 0;
+  /// Times that a call waited for the device.
+  [[nodiscard]] virtual std::uint64_t waits() const noexcept = 0;
+
+  /// Keeps what `work` does in this stream, without doing it. It may not wait, upload, or come and
+  /// go with memory, nor may another thread do so meanwhile: that is an error here or there.
+  [[nodiscard]] virtual std::unique_ptr<device_graph> capture(
+      std::function<void()> const& work) = 0;
+  virtual void replay(device_graph& graph) = 0;
 
   /// Nothing is launched where there are no blocks.
   virtual void launch(kernel_params const& kernel) = 0;

@@ -160,9 +160,10 @@ class packer {
 };
 
 linear_plan make_plan(qpn::packed_layout const& layout, linear_source const& source,
-                      qpn::device_info const& info) {
+                      qpn::device_info const& info, int candidates) {
   qpn::gemm_problem problem;
   problem.max_m = qpn::gemm_max_m;
+  problem.candidates = candidates;
   bool const gates = source.use == linear_use::gate_up;
   problem.y_type = gates ? qpn::dtype::f16 : qpn::dtype::f32;
   problem.act = gates ? qpn::activation::silu_gate : qpn::activation::none;
@@ -182,7 +183,7 @@ void shared_workspace::add(linear_plan const& plan) {
 qpn::workspace_view shared_workspace::get(device& owner, linear_plan const& plan) {
   qpn::workspace_view view{memory_.as(), needs_.bytes(), needs_.zero_bytes};
   if (memory_.bytes() < needs_.bytes()) {
-    owner.wait();
+    if (memory_.bytes() > 0) owner.wait();
     memory_ = device_block();
     memory_ = device_block(owner, needs_.bytes(), "the workspace of products");
     view.data = memory_.as();
@@ -204,13 +205,19 @@ device_linear::device_linear(device& owner, linear_source const& source, scratch
   check(make_packed_layout(source.format, source.scales, n, source.k, source.dense_type,
                            owner.info(), layout),
         source.name);
-  plan_ = make_plan(layout, source, owner.info());
+  plan_ = make_plan(layout, source, owner.info(), 0);
+  if (use_ == linear_use::head) best_plan_ = make_plan(layout, source, owner.info(), 1);
   memory_ = device_block(owner, static_cast<std::size_t>(layout.total_bytes),
                          "the weight " + std::string(source.name));
   packer pack(owner, layout, use_, memory_.as(), source.name, staging);
   for (qpn::weight_part const& part : source.parts) pack.add(part);
   pack.finish();
   weight_ = {layout, memory_.as()};
+}
+
+void device_linear::add_to(shared_workspace& workspace) const {
+  workspace.add(plan_);
+  if (best_plan_) workspace.add(*best_plan_);
 }
 
 void device_linear::multiply(device& owner, shared_workspace& workspace, tensor const& x,
@@ -238,6 +245,25 @@ void device_linear::multiply(device& owner, shared_workspace& workspace, tensor 
     args.census = &census;
     owner.gemm(plan_, args, workspace.get(owner, plan_));
   }
+}
+
+void device_linear::choose(device& owner, shared_workspace& workspace, tensor const& x,
+                           best_rows const& best, qpn::gemm_census& census) const {
+  if (!best_plan_ || x.type != qpn::dtype::f16 || x.rows > qpn::gemm_max_m) {
+    throw error(error_kind::internal,
+                "best tokens: the linear must be a head, and x at most 96 rows of kind activation");
+  }
+  qpn::gemm_args args;
+  args.m = x.rows;
+  args.x = x.data;
+  args.ldx = x.stride;
+  args.weight = weight_;
+  args.candidate_ids = best.ids;
+  args.candidate_values = best.values;
+  args.first_id = best.first_id;
+  args.id_limit = best.end_id;
+  args.census = &census;
+  owner.gemm(*best_plan_, args, workspace.get(owner, *best_plan_));
 }
 
 }  // namespace qwen38::ops::cuda

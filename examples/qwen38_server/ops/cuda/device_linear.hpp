@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ops/backend.hpp"
 #include "ops/cuda/memory.hpp"
@@ -33,17 +34,29 @@ class device_linear final : public linear {
   [[nodiscard]] qpn::packed_layout const& layout() const noexcept override {
     return weight_.layout;
   }
-  [[nodiscard]] linear_plan const& plan() const noexcept { return plan_; }
+  /// Takes room for the products in the workspace.
+  void add_to(shared_workspace& workspace) const;
 
   /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it; rows in as many launches as the
   /// kernels' largest m needs, which changes no bit.
   void multiply(device& owner, shared_workspace& workspace, tensor const& x, tensor const& y,
                 bool accumulate, qpn::gemm_census& census) const;
 
+  /// The best id of each row, by a plan with one candidate; made for linear_use::head.
+  struct best_rows {
+    std::int32_t* ids = nullptr;
+    float* values = nullptr;
+    std::int32_t first_id = 0;
+    std::int32_t end_id = 0;
+  };
+  void choose(device& owner, shared_workspace& workspace, tensor const& x, best_rows const& best,
+              qpn::gemm_census& census) const;
+
  private:
   device_block memory_;
   qpn::packed_weight weight_;
   linear_plan plan_;
+  std::optional<linear_plan> best_plan_;
   linear_use use_;
 };
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "ops/cuda/memory.hpp"
@@ -11,14 +14,17 @@
 
 namespace qwen38::ops::cuda {
 
-/// A pass in device memory. set() is one copy; addresses stay, so that a captured graph can be
-/// replayed with other rows.
+class pass_block;
+
+/// A pass in device memory, at addresses that stay, so that a captured graph can be replayed with
+/// other rows. Where it is filled up, what launches depend on are the sizes that it is filled up
+/// to.
 class device_pass final : public pass {
  public:
-  device_pass(device& owner, pass_limits const& limits);
+  device_pass(std::shared_ptr<pass_block> block, pass_limits const& limits, pass_view const& view)
+      : block_(std::move(block)), limits_(limits), view_(view) {}
 
-  void set(pass_rows const& rows);
-
+  [[nodiscard]] pass_block& block() const noexcept { return *block_; }
   [[nodiscard]] pass_limits const& limits() const noexcept { return limits_; }
   [[nodiscard]] pass_view const& view() const noexcept { return view_; }
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
@@ -26,7 +32,11 @@ class device_pass final : public pass {
   [[nodiscard]] std::int64_t move_count(int list) const {
     return move_counts_[static_cast<std::size_t>(list)];
   }
-  [[nodiscard]] std::vector<span_entry> const& spans() const noexcept { return spans_; }
+  [[nodiscard]] std::int64_t choice_count() const noexcept { return choice_count_; }
+  /// Those of the caller.
+  [[nodiscard]] std::span<span_entry const> spans() const noexcept {
+    return std::span(spans_).first(needs_.size());
+  }
   [[nodiscard]] std::int64_t longest_span() const noexcept { return longest_span_; }
   /// The last slot that any row sees.
   [[nodiscard]] std::int64_t last_slot() const noexcept { return last_slot_; }
@@ -35,6 +45,8 @@ class device_pass final : public pass {
   void require_pages(std::int64_t pages) const;
 
  private:
+  friend class pass_block;
+
   struct page_need {
     std::int64_t slots = 0;
     std::int64_t given = 0;   ///< pages
@@ -42,19 +54,54 @@ class device_pass final : public pass {
     std::int64_t highest = 0;
   };
 
-  device& owner_;
+  void set(pass_rows const& rows);
+  void fill_up(pass_size const& size, std::int64_t slot_offset);
+
+  std::shared_ptr<pass_block> block_;
   pass_limits limits_;
-  device_block memory_;
-  std::vector<std::byte> staged_;
   pass_view view_;
-  std::size_t pages_at_ = 0;
   std::vector<span_entry> spans_;
   std::vector<page_need> needs_;
+  std::vector<std::int32_t> row_spans_;
   std::int64_t rows_ = 0;
   std::int64_t id_count_ = 0;
+  std::int64_t choice_count_ = 0;
   std::array<std::int64_t, row_move_lists> move_counts_ = {};
   std::int64_t longest_span_ = 0;
   std::int64_t last_slot_ = 0;
+};
+
+/// Passes that lie side by side in device memory: one copy sets several of them.
+class pass_block {
+ public:
+  pass_block(device& owner, std::span<pass_limits const> limits);
+  [[nodiscard]] static std::vector<std::unique_ptr<pass>> make_passes(
+      device& owner, std::span<pass_limits const> limits);
+
+  void set(std::span<pass_setting const> settings);
+
+ private:
+  friend class device_pass;
+
+  /// A list of pages, which the spans of several passes share.
+  struct page_table {
+    std::int32_t const* pages = nullptr;
+    std::int64_t used = 0;
+    std::int64_t first = 0;  ///< where it lies
+  };
+
+  page_table& table_of(std::int32_t const* pages);
+  void write(void const* in_device, void const* from, std::size_t bytes);
+
+  device& owner_;
+  device_block memory_;
+  std::vector<std::byte> staged_;
+  std::vector<pass_view> views_;
+  std::size_t pages_at_ = 0;
+  std::int64_t most_pages_ = 0;
+  std::vector<page_table> tables_;
+  /// Of the rows that fill up, all of whose slots lie in one page.
+  std::array<std::int32_t, 2> added_pages_ = {};
 };
 
 [[nodiscard]] inline device_pass const& as_device(pass const& p) {

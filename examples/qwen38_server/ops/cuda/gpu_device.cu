@@ -63,12 +63,19 @@ class pinned_ring {
     }
   }
 
-  void upload(std::byte* to, std::byte const* from, std::size_t bytes, cudaStream_t stream) {
+  /// Returns how often a slot was still in use.
+  [[nodiscard]] int upload(std::byte* to, std::byte const* from, std::size_t bytes,
+                           cudaStream_t stream) {
+    int waits = 0;
     while (bytes > 0) {
       slot& one = slots_[next_];
       next_ = (next_ + 1) % slot_count;
       std::size_t const part = std::min(bytes, slot_bytes);
-      check(cudaEventSynchronize(one.free), "an earlier upload");
+      if (cudaEventQuery(one.free) != cudaSuccess) {
+        ++waits;
+        static_cast<void>(cudaGetLastError());  // not being ready is no error of the next launch
+        check(cudaEventSynchronize(one.free), "an earlier upload");
+      }
       std::memcpy(one.data, from, part);
       check(cudaMemcpyAsync(to, one.data, part, cudaMemcpyHostToDevice, stream), "an upload");
       check(cudaEventRecord(one.free, stream), "to record an event");
@@ -76,6 +83,7 @@ class pinned_ring {
       from += part;
       bytes -= part;
     }
+    return waits;
   }
 
   /// Lines that are packed on the host.
@@ -119,6 +127,20 @@ class pinned_ring {
   std::size_t next_ = 0;
 };
 
+class gpu_graph final : public device_graph {
+ public:
+  explicit gpu_graph(cudaGraph_t captured) {
+    cudaError_t const made = cudaGraphInstantiate(&ready, captured, 0);
+    static_cast<void>(cudaGraphDestroy(captured));
+    check(made, "to make a graph of captured work");
+  }
+  gpu_graph(gpu_graph const&) = delete;
+  gpu_graph& operator=(gpu_graph const&) = delete;
+  ~gpu_graph() override { static_cast<void>(cudaGraphExecDestroy(ready)); }
+
+  cudaGraphExec_t ready = nullptr;
+};
+
 class gpu_device final : public device {
  public:
   gpu_device(int index, qpn::device_info const& info, std::string name)
@@ -141,6 +163,7 @@ class gpu_device final : public device {
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
     make_current();
+    require_no_capture("an allocation");
     void* memory = nullptr;
     cudaError_t const outcome = cudaMalloc(&memory, bytes);
     if (outcome == cudaErrorMemoryAllocation) {
@@ -177,18 +200,47 @@ class gpu_device final : public device {
   }
   void upload(void* to, void const* from, std::size_t bytes) override {
     make_current();
-    pinned_->upload(static_cast<std::byte*>(to), static_cast<std::byte const*>(from), bytes,
-                    stream_);
+    require_no_capture("an upload");
+    waits_ += static_cast<std::uint64_t>(pinned_->upload(
+        static_cast<std::byte*>(to), static_cast<std::byte const*>(from), bytes, stream_));
   }
   void download(void* to, byte_lines from, std::size_t width, std::size_t height) override {
     if (width == 0 || height == 0) return;
     make_current();
+    require_no_capture("a download");
+    ++waits_;
     pinned_->download(static_cast<std::byte*>(to), static_cast<std::byte const*>(from.data),
                       from.pitch, width, height, stream_);
   }
   void wait() override {
     make_current();
+    require_no_capture("a wait");
+    ++waits_;
     check(cudaStreamSynchronize(stream_), "the work in the stream");
+  }
+  [[nodiscard]] std::uint64_t waits() const noexcept override { return waits_; }
+
+  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) override {
+    make_current();
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "to begin a capture");
+    captures_ = true;
+    cudaGraph_t captured = nullptr;
+    try {
+      work();
+    } catch (...) {
+      captures_ = false;
+      static_cast<void>(cudaStreamEndCapture(stream_, &captured));
+      if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
+      static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+      throw;
+    }
+    captures_ = false;
+    check(cudaStreamEndCapture(stream_, &captured), "to end a capture");
+    return std::make_unique<gpu_graph>(captured);
+  }
+  void replay(device_graph& graph) override {
+    make_current();
+    check(cudaGraphLaunch(static_cast<gpu_graph&>(graph).ready, stream_), "to launch a graph");
   }
 
   void launch(kernel_params const& kernel) override {
@@ -259,10 +311,18 @@ class gpu_device final : public device {
   /// Threads have a current device each, and the engine's is not the one that loaded.
   void make_current() const { check(cudaSetDevice(index_), "to choose the GPU"); }
 
+  void require_no_capture(char const* what) const {
+    if (!captures_) return;
+    throw error(error_kind::internal,
+                std::string("CUDA: ") + what + " while a graph is captured: expected none");
+  }
+
   int index_;
   qpn::device_info info_;
   std::string name_;
   cudaStream_t stream_ = nullptr;
+  bool captures_ = false;
+  std::uint64_t waits_ = 0;
   std::unique_ptr<pinned_ring> pinned_;
 };
 

@@ -50,14 +50,14 @@ template <class T>
 }
 
 /// Scratch that grows to the largest size asked for and keeps its place afterwards. What it held is
-/// lost when it grows, which waits for all work.
+/// lost when it grows, which waits for all work, except that there was none with it before.
 class scratch_block {
  public:
   template <class T>
   [[nodiscard]] T* at_least(device& owner, std::int64_t count, std::string const& what) {
     std::size_t const bytes = static_cast<std::size_t>(count) * sizeof(T);
     if (bytes > block_.bytes()) {
-      owner.wait();
+      if (block_.bytes() > 0) owner.wait();
       block_ = device_block();
       block_ = device_block(owner, bytes, what);
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/row_move.hpp"
+#include "ops/token_choice.hpp"
 
 namespace qwen38::ops::cuda {
 
@@ -24,6 +25,7 @@ struct pass_view {
   std::int32_t const* row_spans = nullptr;  ///< [rows] index of the row's span
   std::int32_t const* pages = nullptr;
   row_move const* moves[row_move_lists] = {};
+  row_choice const* choices = nullptr;  ///< [rows]
   std::int32_t span_count = 0;
   std::int32_t slot_offset = 0;
 };

@@ -5,10 +5,12 @@
 
 #include "ops/cuda/lane_math.hpp"
 #include "ops/cuda/pass_view.hpp"
+#include "ops/ranked_id.hpp"
 
 namespace qwen38::ops::cuda {
 
-/// y[r, :] = table[ids[r], :], one CTA a row.
+/// y[r, :] = table[ids[r], :], one CTA a row; of a negative id i that of token ~i, and of no id
+/// that of id 0.
 struct embed_params {
   static constexpr int threads = 256;
   static constexpr int min_blocks = 1;
@@ -17,6 +19,7 @@ struct embed_params {
   std::uint16_t const* table = nullptr;  ///< bf16 or f16 [vocabulary, cols]
   bool is_bf16 = false;
   std::int32_t const* ids = nullptr;
+  ranked_id const* tokens = nullptr;
   output_rows y;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -27,7 +30,9 @@ struct embed_params {
 template <class Lane>
 QPN_HD void run_program(Lane& lane, embed_params const& p) {
   std::int64_t const row = lane.block();
-  std::uint16_t const* const source = p.table + lane.load(p.ids + row) * p.cols;
+  std::int64_t id = lane.load(p.ids + row);
+  if (id < 0) id = lane.load(&p.tokens[-1 - id].id);
+  std::uint16_t const* const source = p.table + (id < 0 ? 0 : id) * p.cols;
   for (std::int64_t i = lane.thread(); i < p.cols; i += embed_params::threads) {
     std::uint16_t const bits = lane.load(source + i);
     store_value(lane, p.y, row, i, p.is_bf16 ? qpn::decode_bf16(bits) : qpn::decode_f16(bits));
@@ -58,6 +63,27 @@ QPN_HD void run_program(Lane& lane, copy_rows_params const& p) {
   for (std::int64_t i = lane.thread(); i < p.cols; i += copy_rows_params::threads) {
     store_value(lane, p.y, move.to, i, lane.load(p.x + move.from * p.x_stride + i));
   }
+}
+
+/// tokens[r] = {values[r], ids[r]}.
+struct pack_tokens_params {
+  static constexpr int threads = 128;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = 0;
+
+  float const* values = nullptr;
+  std::int32_t const* ids = nullptr;
+  ranked_id* tokens = nullptr;
+  std::int64_t count = 0;
+
+  [[nodiscard]] std::int64_t blocks() const { return divide_up(count, threads); }
+};
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, pack_tokens_params const& p) {
+  std::int64_t const i = std::int64_t{lane.block()} * pack_tokens_params::threads + lane.thread();
+  if (i >= p.count) return;
+  lane.store(p.tokens + i, ranked_id{lane.load(p.values + i), lane.load(p.ids + i)});
 }
 
 }  // namespace qwen38::ops::cuda

@@ -160,6 +160,10 @@ class wrong_caller final : public model::causal_lm {
     wide_ = static_cast<std::int64_t>(batch[0].ids.size());
     return inner_.forward(changed);
   }
+  void round(std::span<model::round_lane const> batch,
+             std::span<model::round_result> results) override {
+    stepwise_.run(*this, batch, results);
+  }
   void keep(int lane, std::int64_t rows) override {
     if (kind_ == mistake::no_keep) return;
     inner_.keep(lane, kind_ == mistake::keep_one_more ? std::min(rows + 1, wide_) : rows);
@@ -181,6 +185,7 @@ class wrong_caller final : public model::causal_lm {
 
  private:
   test::toy_model inner_;
+  test::stepwise_round stepwise_;
   mistake kind_;
   std::int64_t wide_ = 0;
   std::vector<std::int32_t> wrong_ = {'!'};

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/random.hpp"
+#include "ops/random.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::engine {
@@ -100,7 +100,8 @@ std::int32_t reference_sampled(row_case const& row) {
   std::vector<reference_token> const tokens = reference_kept(row);
   double total = 0;
   for (reference_token const& one : tokens) total += one.probability;
-  std::uint64_t const bits = random_bits(row.params.seed, row.position, random_purpose::next_token);
+  std::uint64_t const bits =
+      ops::random_bits(row.params.seed, row.position, ops::random_purpose::next_token);
   double const u = std::ldexp(static_cast<double>(bits >> 11), -53);
   double sum = 0;
   for (reference_token const& one : tokens) {
@@ -335,8 +336,8 @@ std::string message_of(row_case const& row) {
 }
 
 TEST(sampler_errors, a_logit_that_is_not_finite_never_becomes_an_id) {
-  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                    -std::numeric_limits<float>::infinity()}) {
+  for (float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (float temperature : {0.0F, 1.0F}) {
       for (std::size_t at = 0; at < 5; ++at) {
         row_case row;
@@ -349,6 +350,17 @@ TEST(sampler_errors, a_logit_that_is_not_finite_never_becomes_an_id) {
       }
     }
   }
+}
+
+TEST(sampler_errors, an_id_of_minus_infinity_is_never_chosen) {
+  row_case row;
+  row.logits = {1, 2, -std::numeric_limits<float>::infinity(), 2};
+  row.valid_ids = 4;
+  row.params.presence_penalty = -1000;  // even where it is wanted
+  row.output = {2};
+  expect_exactly_kept(row, {0, 1, 3}, "-infinity");
+  row.logits.assign(4, row.logits[2]);
+  EXPECT_EQ(message_of(row), "No token may be sampled: every id is banned.");
 }
 
 TEST(sampler_errors, says_when_every_id_is_banned) {

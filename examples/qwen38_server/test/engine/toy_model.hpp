@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/causal_lm.hpp"
+#include "test/engine/stepwise_round.hpp"
 #include "test/support/byte_tokenizer.hpp"
 
 namespace qwen38::test {
@@ -175,10 +176,17 @@ class toy_model final : public model::causal_lm {
   std::span<float const> forward(std::span<model::sequence_rows const> batch) override {
     if (options_.on_forward) options_.on_forward(batch);
     check_batch(batch);
-    latest_.clear();
+    std::erase_if(latest_, [&](hidden_rows const& held) {
+      return std::ranges::find(batch, held.lane, &model::sequence_rows::lane) != batch.end();
+    });
     logits_.clear();
     for (model::sequence_rows const& rows : batch) run_rows(rows);
     return logits_;
+  }
+
+  void round(std::span<model::round_lane const> batch,
+             std::span<model::round_result> results) override {
+    stepwise_.run(*this, batch, results);
   }
 
   void keep(int lane, std::int64_t rows) override {
@@ -461,7 +469,8 @@ class toy_model final : public model::causal_lm {
   std::vector<lane_state> lanes_;
   std::vector<kv_slot> slots_;  // of all pages
   std::vector<snapshot_state> snapshots_;
-  std::vector<hidden_rows> latest_;
+  std::vector<hidden_rows> latest_;  // of each lane
+  stepwise_round stepwise_;
   std::vector<float> logits_;
   std::int64_t rows_in_pass_ = 0;
   call_counts counts_;

@@ -468,15 +468,32 @@ TEST(cpu_backend, shapes_that_the_kernels_cannot_hold_are_refused_by_name) {
             "linear_conv_kernel_dim 17: the CPU backend expects at most 16");
 }
 
-TEST(cpu_argmax, the_lowest_index_wins_a_tie_and_padding_is_never_chosen) {
+TEST(cpu_best_tokens, the_lowest_of_equal_ids_wins_within_the_range_and_what_is_no_number_first) {
   auto device = cpu::make_backend(1);
-  std::vector<float> logits = {1, 3, 3, 2, 9, /* second row */ -5, -7, -5, -5, 0};
-  std::vector<ranked_id> best(2);
-  device->argmax(view(logits, 2), 4, best);
-  EXPECT_EQ(best[0].id, 1);
+  std::vector<std::uint16_t> weights;  // row i of the head gives logits {a_i, b_i}
+  for (float value : {1.F, -5.F, 3.F, -7.F, 3.F, -5.F, 2.F, -5.F, 9.F, 0.F})
+    weights.push_back(qpn::encode_f16(value));
+  qpn::weight_part part;
+  part.n = 5;
+  part.codes = weights.data();
+  linear_source source;
+  source.dense_type = qpn::dtype::f16;
+  source.k = 2;
+  source.parts = {&part, 1};
+  source.use = linear_use::head;
+  auto const w = device->make_linear(source);
+  std::vector<float> x = {1, 0, 0, 1, 0, std::nanf("")};
+  token_list best;
+  auto const memory = device->make_tokens(3, best);
+  device->best_tokens(*w, view(x, 3), 10, 14, best);
+  EXPECT_EQ(best[0].id, 11);
   EXPECT_EQ(best[0].value, 3.0F);
-  EXPECT_EQ(best[1].id, 0);
+  EXPECT_EQ(best[1].id, 10);
   EXPECT_EQ(best[1].value, -5.0F);
+  EXPECT_EQ(best[2].id, 10);
+  EXPECT_TRUE(std::isnan(best[2].value));
+  device->best_tokens(*w, view(x, 3), 10, 10, best);
+  EXPECT_EQ(best[0].id, -1);
 }
 
 TEST(cpu_gate_up, multiplies_the_activated_gate_by_the_up_half) {
@@ -543,12 +560,20 @@ TEST(cpu_embed, reads_bf16_and_f16_rows) {
   std::vector<std::int32_t> const ids = {2, 0};
   std::vector<float> y(4);
   auto const rows = std::as_bytes(std::span(table));
+  token_list tokens;
+  auto const memory = device->make_tokens(2, tokens);
   auto const p = make_pass(*device, pass_rows{.ids = ids});
-  device->embed(*device->make_embedding(rows, qpn::dtype::bf16, 2), *p, view(y, 2));
+  device->embed(*device->make_embedding(rows, qpn::dtype::bf16, 2), *p, tokens, view(y, 2));
   EXPECT_EQ(y[0], qpn::decode_bf16(table[4]));
   EXPECT_EQ(y[3], qpn::decode_bf16(table[1]));
-  device->embed(*device->make_embedding(rows, qpn::dtype::f16, 2), *p, view(y, 2));
+  device->embed(*device->make_embedding(rows, qpn::dtype::f16, 2), *p, tokens, view(y, 2));
   EXPECT_EQ(y[1], qpn::decode_f16(table[5]));
+  tokens[1] = {1.0F, 2};
+  std::vector<std::int32_t> const places = {id_in_place(1), id_in_place(0)};  // the latter has none
+  auto const q = make_pass(*device, pass_rows{.ids = places});
+  device->embed(*device->make_embedding(rows, qpn::dtype::f16, 2), *q, tokens, view(y, 2));
+  EXPECT_EQ(y[1], qpn::decode_f16(table[5]));
+  EXPECT_EQ(y[3], qpn::decode_f16(table[1]));
 }
 
 }  // namespace

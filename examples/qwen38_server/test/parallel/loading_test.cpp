@@ -171,7 +171,7 @@ std::vector<float> embedding_rows(ops::backend& backend, ops::embedding const& t
   backend.set_pass(*pass, {.ids = ids});
   ops::tensor rows;
   auto const memory = backend.make_tensor(ops::row_kind::stream, c.vocab_size, c.hidden_size, rows);
-  backend.embed(table, *pass, rows);
+  backend.embed(table, *pass, {}, rows);
   std::vector<float> values(static_cast<std::size_t>(c.vocab_size * c.hidden_size));
   backend.read(rows, values);
   return values;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <new>
 #include <qpn/detail/device_prepack.hpp>
@@ -135,6 +136,11 @@ class backend_lane {
   std::int64_t clock_ = 0;
 };
 
+class emulated_graph final : public device_graph {
+ public:
+  std::vector<std::function<void()>> work;
+};
+
 class emulated_device final : public device {
  public:
   explicit emulated_device(qpn::device_info const& info)
@@ -146,6 +152,7 @@ class emulated_device final : public device {
   [[nodiscard]] std::string const& name() const noexcept override { return name_; }
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
+    require_no_capture("an allocation");
     if (bytes > total_bytes) throw out_of_memory(what, bytes, total_bytes, total_bytes, name_);
     void* const memory = ::operator new (bytes, std::align_val_t{256});
     std::memset(memory, 0, bytes);
@@ -155,23 +162,50 @@ class emulated_device final : public device {
     ::operator delete (memory, std::align_val_t{256});
   }
   void clear(byte_lines to, std::size_t width, std::size_t height) override {
-    for (std::size_t i = 0; i < height; ++i) std::memset(line(to, i), 0, width);
+    run_or_keep([=] {
+      for (std::size_t i = 0; i < height; ++i) std::memset(line(to, i), 0, width);
+    });
   }
   void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) override {
-    for (std::size_t i = 0; i < height; ++i) std::memcpy(line(to, i), line(from, i), width);
+    run_or_keep([=] { copy_lines(to, from, width, height); });
   }
   void upload(void* to, void const* from, std::size_t bytes) override {
+    require_no_capture("an upload");
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void download(void* to, byte_lines from, std::size_t width, std::size_t height) override {
-    copy({to, width}, from, width, height);
+    require_no_capture("a download");
+    ++waits_;
+    copy_lines({to, width}, from, width, height);
   }
-  void wait() override {}
+  void wait() override {
+    require_no_capture("a wait");
+    ++waits_;
+  }
+  [[nodiscard]] std::uint64_t waits() const noexcept override { return waits_; }
+
+  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) override {
+    auto graph = std::make_unique<emulated_graph>();
+    kept_ = &graph->work;
+    try {
+      work();
+    } catch (...) {
+      kept_ = nullptr;
+      throw;
+    }
+    kept_ = nullptr;
+    return graph;
+  }
+  void replay(device_graph& graph) override {
+    for (auto const& one : static_cast<emulated_graph&>(graph).work) one();
+  }
 
   void launch(kernel_params const& kernel) override {
-    std::visit([this](auto const& params) { run(params); }, kernel);
+    run_or_keep(
+        [this, kernel] { std::visit([this](auto const& params) { run(params); }, kernel); });
   }
   void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) override {
+    require_no_capture("a new workspace");
     std::visit(
         [&](auto const& of) {
           check(qpn::detail::check_workspace(of, workspace));
@@ -184,8 +218,9 @@ class emulated_device final : public device {
     std::visit(
         [&](auto const& of) {
           check(qpn::detail::check_gemm(of, args, workspace));
-          auto const call = qpn::test::emulate_gemm(of, args, workspace);
-          require_clean(call.report);
+          run_or_keep([of, args, workspace] {
+            require_clean(qpn::test::emulate_gemm(of, args, workspace).report);
+          });
           if (args.census != nullptr) args.census->count(qpn::route(of, args.m));
         },
         plan);
@@ -223,6 +258,21 @@ class emulated_device final : public device {
   static std::byte* line(byte_lines const& lines, std::size_t i) {
     return static_cast<std::byte*>(lines.data) + i * lines.pitch;
   }
+  static void copy_lines(byte_lines to, byte_lines from, std::size_t width, std::size_t height) {
+    for (std::size_t i = 0; i < height; ++i) std::memcpy(line(to, i), line(from, i), width);
+  }
+  void require_no_capture(char const* what) const {
+    if (kept_ == nullptr) return;
+    throw error(error_kind::internal, std::string(what) + " while a graph is captured");
+  }
+  template <class Work>
+  void run_or_keep(Work const& work) {
+    if (kept_ == nullptr) {
+      work();
+    } else {
+      kept_->push_back(work);
+    }
+  }
   static void check(qpn::status const& outcome) {
     if (!outcome.ok()) throw error(error_kind::internal, outcome.what);
   }
@@ -249,6 +299,8 @@ class emulated_device final : public device {
   qpn::device_info const info_;
   std::string const name_;
   std::uint64_t launches_ = 0;
+  std::uint64_t waits_ = 0;
+  std::vector<std::function<void()>>* kept_ = nullptr;
 };
 
 }  // namespace

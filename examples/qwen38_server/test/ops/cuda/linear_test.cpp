@@ -113,6 +113,38 @@ TEST_P(cuda_linear, gates_and_ups_agree_with_the_cpu) {
   EXPECT_LT(relative_error(results[1], results[0]), 5e-4);
 }
 
+// The largest logit without the logits: the same id as in the product, the lowest of equals.
+TEST_P(cuda_linear, best_tokens_are_those_of_the_product) {
+  random_source random(23);
+  published_weight const weight(GetParam(), {96, 41}, 80, random);
+  auto const parts = weight.views();
+  auto device = test_backend::cuda();
+  auto const w = device->make_linear(source_of(weight, parts, ops::linear_use::head));
+  for (std::int64_t m : {1, 17}) {
+    auto values = rounded_to_f16(random_floats(24, m * 80));
+    std::fill_n(values.begin(), 80, 0.0F);  // all logits of the first row are equal
+    ops::tensor const x = device.make(row_kind::activation, m, values);
+    ops::tensor const y = device.make(row_kind::stream, m, 137);
+    device->matmul(*w, x, y, false);
+    auto const logits = device.read(y);
+    ops::token_list best;
+    auto const memory = device->make_tokens(m, best);
+    for (std::int32_t valid : {137, 130, 1, 0}) {
+      device->best_tokens(*w, x, 1000, 1000 + valid, best);
+      std::vector<ops::ranked_id> got(best.size());
+      device->read(best, got);
+      for (std::size_t r = 0; r < got.size(); ++r) {
+        auto const row = std::span(logits).subspan(r * 137, static_cast<std::size_t>(valid));
+        auto const wanted = std::ranges::max_element(row);
+        EXPECT_EQ(got[r].id, valid == 0 ? -1 : 1000 + (wanted - row.begin())) << "row " << r;
+        if (valid > 0) {
+          EXPECT_EQ(got[r].value, *wanted);
+        }
+      }
+    }
+  }
+}
+
 std::string name_of(testing::TestParamInfo<weight_kind> const& info) {
   return qpn::test::to_string(info.param);
 }

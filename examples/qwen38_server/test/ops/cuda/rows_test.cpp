@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding, copies, RMSNorm and argmax of the CUDA backend.
+// Embedding, copies, RMSNorm and passes of the CUDA backend.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ TEST(cuda_rows, embed_reads_bf16_and_f16_rows_exactly) {
     auto device = test_backend::cuda();
     auto const embedding = device->make_embedding(std::as_bytes(std::span(table)), type, 33);
     ops::tensor const y = device.make(row_kind::stream, 4, 33);
-    device->embed(*embedding, device.set({.ids = ids}), y);
+    device->embed(*embedding, device.set({.ids = ids}), {}, y);
     std::vector<float> wanted;
     for (std::int32_t id : ids) {
       for (int i = 0; i < 33; ++i) {
@@ -104,37 +104,6 @@ TEST(cuda_rms_norm, a_row_is_the_same_bits_alone_and_among_others) {
   }
 }
 
-TEST(cuda_argmax, the_lowest_index_wins_a_tie_and_padding_is_never_chosen) {
-  auto device = test_backend::cuda();
-  std::vector<float> logits = {1, 3, 3, 2, 9, /* second row */ -5, -7, -5, -5, 0};
-  ops::tensor const x = device.make(row_kind::stream, 2, logits);
-  std::vector<ops::ranked_id> best(2);
-  device->argmax(x, 4, best);
-  EXPECT_EQ(best[0].id, 1);
-  EXPECT_EQ(best[0].value, 3.0F);
-  EXPECT_EQ(best[1].id, 0);
-  EXPECT_EQ(best[1].value, -5.0F);
-}
-
-TEST(cuda_argmax, finds_the_largest_of_many_columns_wherever_it_is) {
-  auto device = test_backend::cuda();
-  std::int64_t const cols = 20000;
-  auto values = random_floats(7, 6 * cols);
-  std::vector<std::int32_t> const places = {0, 8191, 8192, 16383, 16384, 19999};
-  for (std::size_t r = 0; r < places.size(); ++r) {
-    float* const row = values.data() + static_cast<std::ptrdiff_t>(r) * cols;
-    row[places[r]] = 9.0F;
-    row[cols - 1] = 9.0F;  // a later equal
-  }
-  ops::tensor const x = device.make(row_kind::stream, 6, values);
-  std::vector<ops::ranked_id> best(6);
-  device->argmax(x, cols, best);
-  for (std::size_t r = 0; r < places.size(); ++r) EXPECT_EQ(best[r].id, places[r]) << "row " << r;
-  device->argmax(x, 8191, best);  // and not what is beyond
-  EXPECT_EQ(best[0].id, 0);
-  EXPECT_LT(best[1].id, 8191);
-}
-
 TEST(cuda_memory, what_does_not_fit_is_refused_in_one_sentence) {
   auto device = test_backend::cuda();
   ops::attention_shape const shape{8, 4, 256, 64, 1e7, 1e-6F};
@@ -144,7 +113,7 @@ TEST(cuda_memory, what_does_not_fit_is_refused_in_one_sentence) {
   } catch (error const& problem) {
     EXPECT_EQ(problem.kind(), error_kind::unavailable);
     EXPECT_EQ(
-        std::string(problem.what()).find("the KV cache needs 33554432 MiB of GPU memory, but "), 0U)
+        std::string(problem.what()).find("the KV cache needs 33554434 MiB of GPU memory, but "), 0U)
         << problem.what();
   }
   ops::tensor const y = device.make(row_kind::stream, 1, 5);  // and all else goes on
@@ -175,6 +144,96 @@ TEST(cuda_pass, refuses_more_than_its_limits_and_rows_out_of_order) {
   EXPECT_THROW(set({{0, 0, 0, 1}, {1, 0, 1, 1}, {2, 0, 2, 1}}), error);
   EXPECT_THROW(set({{0, 63, 0, 2, false, pages}}), error);
   EXPECT_THROW(set({{0, 0, 0, 1}}, 4), error);
+}
+
+// A recorded operation sees the rows of the pass that is set when it is done again.
+TEST(cuda_recording, does_its_operations_again_with_the_rows_set_since) {
+  auto device = test_backend::cuda();
+  ASSERT_TRUE(device->records());
+  std::vector<std::uint16_t> table;
+  for (std::uint32_t i = 0; i < 9; ++i) table.push_back(qpn::encode_f16(static_cast<float>(i)));
+  auto const embedding =
+      device->make_embedding(std::as_bytes(std::span(table)), qpn::dtype::f16, 1);
+  ops::tensor const y = device.make(row_kind::stream, 3, 1);
+  std::vector<std::int32_t> ids = {1, 2, 3};
+  ops::pass const& p = device.set({.ids = ids});
+  auto const recorded = device->record([&] { device->embed(*embedding, p, {}, y); });
+  EXPECT_EQ(device.read(y), std::vector<float>(3));  // nothing was done
+  std::uint64_t const waits = device->counts().waits;
+  for (std::int32_t first : {4, 6}) {
+    ids = {first, 0, first + 2};
+    device.set({.ids = ids});
+    device->replay(*recorded);
+    EXPECT_EQ(device.read(y),
+              (std::vector<float>{static_cast<float>(first), 0.0F, static_cast<float>(first + 2)}));
+  }
+  EXPECT_EQ(device->counts().recordings, 1U);
+  EXPECT_EQ(device->counts().replays, 2U);
+  EXPECT_EQ(device->counts().waits, waits + 2);  // the reads
+}
+
+TEST(cuda_recording, refuses_what_cannot_be_done_again) {
+  auto device = test_backend::cuda();
+  ops::tensor const x = device.make(row_kind::stream, 2, 3);
+  std::vector<float> values(6);
+  EXPECT_THROW(device->record([&] { device->read(x, values); }), error);
+  EXPECT_THROW(device->record([&] { device.set({}); }), error);
+  EXPECT_THROW(device->record([&] { device.make(row_kind::stream, 1, 1); }), error);
+  EXPECT_EQ(device->counts().recordings, 0U);
+  device->copy(x, x);  // and all else goes on
+  EXPECT_EQ(device.read(x), values);
+}
+
+TEST(cuda_pass, fills_up_with_rows_that_write_to_their_own_page_alone) {
+  ops::attention_shape const shape{2, 1, 256, 64, 1e7, 1e-6F};
+  auto const norm = random_floats(1, 256, 0.1F);
+  auto const values = random_floats(2, 8 * 512);
+  std::vector<std::int32_t> const first = {2, 0};
+  std::vector<std::int32_t> const second = {1, 3};
+  std::vector<ops::row_span> const spans = {{0, 62, 0, 3, false, first},
+                                            {1, 5, 3, 1, false, second}};
+  std::vector<std::vector<float>> attended;
+  for (bool fill : {false, true}) {
+    auto device = test_backend::cuda();
+    auto const cache = device->make_kv_cache(shape, 1, 4);
+    auto const k_norm = device->make_constants(norm);
+    auto const store = [&](ops::pass_rows rows, std::int64_t count, std::span<float const> from) {
+      ops::pass const& p = device.set(rows);
+      ops::tensor const kv =
+          device.make(row_kind::stream, count, std::vector<float>(from.begin(), from.end()));
+      device->store_kv(*cache, 0, p, kv, *k_norm);
+    };
+    // What the lanes' earlier slots hold; then rows that must not touch any of it.
+    std::vector<std::vector<float>> before = {random_floats(3, 62 * 512),
+                                              random_floats(4, 5 * 512)};
+    std::vector<ops::row_span> earlier = {{0, 0, 0, 62, false, first}};
+    store({.spans = earlier}, 62, before[0]);
+    earlier = {{1, 0, 0, 5, false, second}};
+    store({.spans = earlier}, 5, before[1]);
+    ops::pass_rows rows{.spans = spans};
+    if (fill) rows.size = ops::pass_size{8, 4, 4, 256, 4};
+    std::int64_t const count = fill ? 8 : 4;
+    store(rows, count, std::span(values).first(static_cast<std::size_t>(count * 512)));
+    ops::tensor const q_gate =
+        device.make(row_kind::stream, count, random_floats(5, count * 2 * 512));
+    ops::tensor const out = device.make(row_kind::activation, count, 512);
+    device->attention(*cache, 0, device.set(rows), q_gate, *k_norm, out);
+    attended.push_back(device.read(out.slice_rows(0, 4)));
+  }
+  EXPECT_TRUE(same_bits(attended[0], attended[1]));
+}
+
+TEST(cuda_pass, refuses_rows_that_exceed_the_sizes_it_is_filled_up_to) {
+  auto device = test_backend::cuda();
+  std::vector<std::int32_t> const pages = {0};
+  std::vector<ops::row_span> const spans = {{0, 0, 0, 3, false, pages}, {1, 9, 3, 1, false, pages}};
+  auto const set = [&](ops::pass_size const& size) { device.set({.spans = spans, .size = size}); };
+  EXPECT_NO_THROW(set({4, 2, 3, 10, 7}));
+  EXPECT_THROW(set({3, 2, 3, 10, 7}), error);
+  EXPECT_THROW(set({4, 1, 3, 10, 7}), error);
+  EXPECT_THROW(set({4, 2, 2, 10, 7}), error);
+  EXPECT_THROW(set({4, 2, 3, 9, 7}), error);
+  EXPECT_THROW(set({97, 2, 3, 10, 7}), error);  // than the pass's own limit
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/token_mass.hpp"
+#include "ops/cpu/token_mass.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
-namespace qwen38::engine {
+namespace qwen38::ops::cpu {
 namespace {
 
 // Few distinct logits, so that ties are everywhere; masses do not follow them, which only makes the
@@ -58,7 +60,7 @@ TEST(token_mass_find_mass, hits_both_sides_of_each_border) {
 }
 
 TEST(token_mass_find_mass, adds_the_most_candidates_without_overflow) {
-  std::vector<candidate> candidates(max_candidates);
+  std::vector<candidate> candidates(static_cast<std::size_t>(max_candidates));
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     candidates[i] = {0, static_cast<std::int32_t>(i), full_mass};
   }
@@ -68,5 +70,37 @@ TEST(token_mass_find_mass, adds_the_most_candidates_without_overflow) {
   EXPECT_EQ(last.through, total);
 }
 
+TEST(token_mass, is_the_power_of_two_at_every_distance) {
+  EXPECT_EQ(token_mass(0), full_mass);
+  EXPECT_EQ(token_mass(full_reach), 1U);
+  EXPECT_EQ(token_mass(full_reach - 1), 1U);
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 200000; ++i) {
+    std::uint64_t const distance = random() % (full_reach + 1);
+    long double const wanted =
+        std::exp2(44.0L - std::ldexp(static_cast<long double>(distance), -48));
+    ASSERT_NEAR(static_cast<double>(token_mass(distance)), static_cast<double>(wanted), 1.0)
+        << "distance " << distance;
+  }
+  for (int whole = 0; whole <= 44; ++whole) {
+    EXPECT_EQ(token_mass(static_cast<std::uint64_t>(whole) << 48), full_mass >> whole);
+  }
+}
+
+TEST(token_distance, is_log2_of_the_share_and_ends_beyond_the_reach) {
+  EXPECT_EQ(token_distance(3, 3, 0.7F), 0U);
+  EXPECT_NEAR(static_cast<double>(token_distance(1, 3, 2)),
+              std::ldexp(std::log2(std::exp(1.0)), 48), 1.0);
+  EXPECT_EQ(token_distance(-1e30F, 3, 1), full_reach + 1);
+  EXPECT_EQ(token_distance(-std::numeric_limits<float>::infinity(), 3, 1), full_reach + 1);
+}
+
+TEST(token_choice_wanted_mass, is_the_share_rounded_up_and_never_nothing) {
+  EXPECT_EQ(wanted_mass(0, 100), 1U);
+  EXPECT_EQ(wanted_mass(0.5F, 100), 50U);
+  EXPECT_EQ(wanted_mass(0.5F, 101), 51U);
+  EXPECT_EQ(wanted_mass(1, 101), 101U);
+}
+
 }  // namespace
-}  // namespace qwen38::engine
+}  // namespace qwen38::ops::cpu

@@ -4,20 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
-namespace qwen38::engine {
+#include "ops/ranked_id.hpp"
+#include "ops/token_choice.hpp"
 
-/// A token that may be drawn. Mass is in units of 2^-44 of the most likely token's, so that sums
-/// are exact and the same in any order.
+namespace qwen38::ops::cpu {
+
+/// A token that may be drawn.
 struct candidate {
   float logit = 0;
   std::int32_t id = 0;
   std::uint64_t mass = 0;
 };
-
-inline constexpr std::uint64_t full_mass = std::uint64_t{1} << 44;
-/// So many tokens of full_mass still add up in 64 bits.
-inline constexpr std::size_t max_candidates = std::size_t{1} << 19;
 
 /// The fixed order of all filters and sums: likelier tokens first, of equal ones the lower id.
 [[nodiscard]] constexpr bool comes_before(candidate const& a, candidate const& b) noexcept {
@@ -35,4 +34,10 @@ struct mass_point {
 /// reordered. point: less than the sum of all masses.
 [[nodiscard]] mass_point find_mass(std::span<candidate> candidates, std::uint64_t point);
 
-}  // namespace qwen38::engine
+/// Chooses from a row as token_choice says; the logit with it. A logit that is no number or
+/// +infinity is chosen before all others, so that it shows; -infinity only where there is nothing
+/// else. id -1 of an empty row. candidates: working memory.
+[[nodiscard]] ranked_id choose_token(std::span<float const> logits, row_choice const& choice,
+                                     std::vector<candidate>& candidates);
+
+}  // namespace qwen38::ops::cpu
