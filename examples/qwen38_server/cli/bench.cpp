@@ -159,8 +159,8 @@ int bench(bench_flags const& flags) {
     std::fprintf(stderr, "route %s: %llu launches\n", one.route.c_str(),
                  static_cast<unsigned long long>(one.launches));
   }
-  if (loaded.counts) {
-    ops::work_counts const counts = loaded.counts();
+  {
+    ops::work_counts const counts = loaded.ranks.front()->counts();
     std::fprintf(stderr, "waits %llu, rounds recorded %llu, replayed %llu\n",
                  static_cast<unsigned long long>(counts.waits),
                  static_cast<unsigned long long>(counts.recordings),
