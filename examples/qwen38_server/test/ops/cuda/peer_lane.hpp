@@ -67,6 +67,9 @@ class peer_lane {
   }
   [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] float sqrt(float x) { return std::sqrt(x); }
+  [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
+    return lane_->convert_half2(low, high);
+  }
 
   void sync_block_for_release() {
     if (setting_->made != peer_mistake::no_release) lane_->fence_device();
