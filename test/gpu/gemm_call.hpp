@@ -51,8 +51,8 @@ class gpu_weight {
     packed_layout const& from = published_.layout();
     device_info device = test_device();
     if (sm_count != 0) device.sm_count = sm_count;
-    require(make_packed_layout(from.format, from.scale, from.n, from.k, from.code_type, device,
-                               id, layout_));
+    require(make_packed_layout(from.format, from.scale, from.n, from.k, from.code_type, device, id,
+                               layout_));
     packed_.resize(static_cast<std::size_t>(layout_.total_bytes));
     require(prepack(layout_, views_.data(), views_.size(), packed_.data()));
     memory_.emplace(packed_.size());
