@@ -94,9 +94,10 @@ class gpu_weight {
   return gpu_weight(published_weight(kind, rows, k, random), sm_count, id);
 }
 
-/// The same in the only layout that gemm_algorithm::simt reads.
-[[nodiscard]] inline gpu_weight random_simt_weight(weight_kind kind, std::int64_t n, std::int64_t k,
-                                                   random_source& random, int sm_count = 0) {
+/// The same in the layout of Volta, the only one that gemm_algorithm::simt reads.
+[[nodiscard]] inline gpu_weight random_quadpair_weight(weight_kind kind, std::int64_t n,
+                                                       std::int64_t k, random_source& random,
+                                                       int sm_count = 0) {
   return random_weight(kind, n, k, random, sm_count, layout_id::sm70_quadpair);
 }
 
