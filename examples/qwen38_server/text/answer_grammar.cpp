@@ -152,7 +152,7 @@ byte_grammar make_tool_grammar(std::vector<tool_form> const& tools,
     grammar.add_until(begin, std::to_array<tag>({{call_tag, open}, {function_tag, -1}}), end);
   }
   node const closing = grammar.add_node();  // in front of </function>
-  node const name = grammar.literal(open, "\n" + std::string(function_tag));
+  node const name = grammar.literal(open, std::string("\n").append(function_tag));
   for (tool_form const& tool : tools) {
     node at = grammar.literal(name, tool.name + ">\n");
     if (tool.schema == nullptr) {
