@@ -164,7 +164,7 @@ byte_grammar make_tool_grammar(std::vector<tool_form> const& tools,
   }
   node const closed = grammar.literal(closing, "</function>\n</tool_call>");
   grammar.add_empty(closed, end);
-  if (options.parallel) grammar.add_literal(closed, "\n" + std::string(call_tag), open);
+  if (options.parallel) grammar.add_literal(closed, std::string("\n").append(call_tag), open);
   return grammar;
 }
 
