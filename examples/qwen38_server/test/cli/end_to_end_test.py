@@ -632,7 +632,7 @@ class OverRanks(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         for rank in range(4):
-            self.assertRegex(done.stderr, rf"rank {rank}: packed weights [\d.]+ MiB, KV cache [\d.]+ MiB, GDN state")
+            self.assertRegex(done.stderr, rf"rank {rank} on CPU: packed weights [\d.]+ MiB, KV cache [\d.]+ MiB, GDN state")
 
     def test_inspect_counts_the_bytes_of_each_rank(self):
         done = subprocess.run([SERVER, "inspect", MODEL, "--tp", "4", "--json"],
