@@ -19,7 +19,7 @@ export function page(clients, server_version) {
     '# Clients',
     '',
     'What real clients do with `qwen38_server` ' + server_version + ', over loopback. This page is written by the run itself,',
-    '`bash test/clients/run.sh --write`; CI runs the same and fails where the page differs. The packages come from npm at the',
+    '`bash test/clients/run.sh --write`; without `--write` it fails where the page differs. The packages come from npm at the',
     'versions of `test/clients/package-lock.json`. Answers that a test checks word by word come from the demo checkpoint;',
     'those with tool calls and rare characters are played back as token ids through the same server.',
     '',

@@ -82,7 +82,7 @@ TEST_P(gpu_candidates_kind, are_the_best_of_the_stored_row) {
 TEST_P(gpu_candidates_kind, come_from_simt_too) {
   if (GetParam().scale == scale_mode::block) GTEST_SKIP() << "simt takes no block scales";
   random_source random(12);
-  gpu_weight const weight = random_simt_weight(GetParam(), 1000, 528, random);
+  gpu_weight const weight = random_quadpair_weight(GetParam(), 1000, 528, random);
   for (int c : counts) {
     gemm_problem problem = candidates_problem(c);
     problem.algorithm = gemm_algorithm::simt;

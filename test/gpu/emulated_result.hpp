@@ -23,7 +23,8 @@ namespace qpn::test {
   std::vector<float> y(static_cast<std::size_t>(operands.m * layout.n));
   visit_format<int>(layout.format, 0, [&](auto format) {
     gemm_plan<decltype(format)> plan;
-    require(make_gemm_plan(layout, gemm.problem(), volta_v100(), plan));
+    bool const mma16 = layout.id == layout_id::sm80_mma16;
+    require(make_gemm_plan(layout, gemm.problem(), mma16 ? hopper_h200() : volta_v100(), plan));
     aligned_bytes packed(weight.packed().size());
     std::copy(weight.packed().begin(), weight.packed().end(), packed.data());
     aligned_bytes workspace(plan.workspace_bytes);

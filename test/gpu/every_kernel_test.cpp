@@ -28,7 +28,8 @@ class gpu_gemm_every_kernel : public testing::TestWithParam<weight_kind> {
   /// The last record of each row is not whole.
   [[nodiscard]] static gpu_weight weight_of(std::int64_t n, std::int64_t records) {
     random_source random(static_cast<std::uint64_t>(n));
-    return random_weight(GetParam(), n, records * record_k() - 16 * (record_k() > 16), random);
+    return random_quadpair_weight(GetParam(), n, records * record_k() - 16 * (record_k() > 16),
+                                  random);
   }
   static void expect_bound(gpu_gemm const& gemm, std::int64_t m, char const* method) {
     SCOPED_TRACE(testing::Message() << GetParam() << " m " << m << " seed " << m);
@@ -91,6 +92,15 @@ TEST_P(gpu_gemm_every_kernel, without_matrix_instructions) {
   problem.max_m = gemm_simt_max_m;
   gpu_gemm const gemm(weight, problem);
   for (std::int64_t m : {1, 2, 3}) expect_bound(gemm, m, "simt");
+}
+
+TEST_P(gpu_gemm_every_kernel, of_the_gpus_own_layout) {
+  random_source random(1);
+  gpu_weight const weight = random_weight(GetParam(), 192, 24 * record_k(), random);
+  gpu_gemm const gemm(weight, f32_problem());
+  expect_bound(gemm, 8, "mt1");
+  expect_bound(gemm, 15, "mt2");
+  expect_bound(gemm, 70, "mt");
 }
 
 TEST(gpu_gemm_sliced, gives_each_of_many_rows_the_bits_that_it_has_alone) {

@@ -51,8 +51,8 @@ class gpu_weight {
     packed_layout const& from = published_.layout();
     device_info device = test_device();
     if (sm_count != 0) device.sm_count = sm_count;
-    require(make_packed_layout(from.format, from.scale, from.n, from.k, from.code_type, device,
-                               id, layout_));
+    require(make_packed_layout(from.format, from.scale, from.n, from.k, from.code_type, device, id,
+                               layout_));
     packed_.resize(static_cast<std::size_t>(layout_.total_bytes));
     require(prepack(layout_, views_.data(), views_.size(), packed_.data()));
     memory_.emplace(packed_.size());
@@ -94,9 +94,10 @@ class gpu_weight {
   return gpu_weight(published_weight(kind, rows, k, random), sm_count, id);
 }
 
-/// The same in the only layout that gemm_algorithm::simt reads.
-[[nodiscard]] inline gpu_weight random_simt_weight(weight_kind kind, std::int64_t n, std::int64_t k,
-                                                   random_source& random, int sm_count = 0) {
+/// The same in the layout of Volta, the only one that gemm_algorithm::simt reads.
+[[nodiscard]] inline gpu_weight random_quadpair_weight(weight_kind kind, std::int64_t n,
+                                                       std::int64_t k, random_source& random,
+                                                       int sm_count = 0) {
   return random_weight(kind, n, k, random, sm_count, layout_id::sm70_quadpair);
 }
 

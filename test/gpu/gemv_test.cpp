@@ -37,7 +37,7 @@ TEST_P(gpu_gemv_kind, keeps_the_bound_on_ragged_shapes) {
   for (std::int64_t n : {1, 31, 33, 64, 65, 130, 300}) {
     for (std::int64_t k : ks) {
       random_source random(seed);
-      gpu_weight const weight = random_simt_weight(GetParam(), n, k, random);
+      gpu_weight const weight = random_quadpair_weight(GetParam(), n, k, random);
       dtype const y_type = seed % 3 == 0 ? dtype::f32 : seed % 3 == 1 ? dtype::f16 : dtype::bf16;
       gpu_gemm const gemm(weight, simt_problem(y_type));
       for (std::int64_t m : {1, 2, 3}) {
@@ -57,7 +57,7 @@ TEST_P(gpu_gemv_kind, keeps_the_bound_on_ragged_shapes) {
 
 TEST_P(gpu_gemv_kind, keeps_the_bits_of_a_row_for_every_m_place_company_and_launch) {
   random_source random(2);
-  gpu_weight const weight = random_simt_weight(GetParam(), 330, 1616, random);
+  gpu_weight const weight = random_quadpair_weight(GetParam(), 330, 1616, random);
   gpu_gemm const gemm(weight, simt_problem());
   gemm_operands const alone = random_operands(weight, 1, random);
   gemm_result const expected = run(gemm, alone);
@@ -86,7 +86,7 @@ TEST_P(gpu_gemv_kind, gives_the_bits_of_the_emulator) {
   for (std::int64_t n : {40, 130}) {
     for (std::int64_t m : {1, 2, 3}) {
       random_source random(seed++);
-      gpu_weight const weight = random_simt_weight(GetParam(), n, 592, random, 2);
+      gpu_weight const weight = random_quadpair_weight(GetParam(), n, 592, random, 2);
       gpu_gemm const gemm(weight, simt_problem());
       gemm_operands const operands = random_operands(weight, m, random);
       gemm_result const on_gpu = run(gemm, operands);
@@ -100,7 +100,7 @@ TEST_P(gpu_gemv_kind, gives_the_bits_of_the_emulator) {
 
 TEST_P(gpu_gemv_kind, is_native_and_keeps_the_bound_on_a_projection) {
   random_source random(7);
-  gpu_weight const weight = random_simt_weight(GetParam(), 3584, 5120, random);
+  gpu_weight const weight = random_quadpair_weight(GetParam(), 3584, 5120, random);
   gpu_gemm const gemm(weight, simt_problem());
   EXPECT_FALSE(gemm.route_of(1).emulated);
   EXPECT_EQ(gemm.route_of(1).method, gemm_method::simt);
@@ -114,7 +114,7 @@ TEST_P(gpu_gemv_kind, is_native_and_keeps_the_bound_on_a_projection) {
 
 TEST_P(gpu_gemv_kind, multiplies_silu_of_gate_by_up) {
   random_source random(8);
-  gpu_weight const weight = random_simt_weight(GetParam(), 320, 208, random);
+  gpu_weight const weight = random_quadpair_weight(GetParam(), 320, 208, random);
   gemm_problem problem = simt_problem();
   problem.act = activation::silu_gate;
   gpu_gemm const gemm(weight, problem);

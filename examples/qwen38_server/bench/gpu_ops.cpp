@@ -89,6 +89,16 @@ class bench_device final : public device {
     refuse();
   }
 
+  [[nodiscard]] std::unique_ptr<mark> make_mark() override { refuse(); }
+  void record(mark& /*point*/) override { refuse(); }
+  void wait_for(mark const& /*point*/) override { refuse(); }
+  void reach(device const& /*other*/) override { refuse(); }
+  [[nodiscard]] std::shared_ptr<std::uint32_t> make_host_words(std::size_t /*count*/) override {
+    refuse();
+  }
+  [[nodiscard]] int ordinal() const noexcept override { return 0; }
+  [[nodiscard]] void* stream() const noexcept override { return stream_; }
+
   /// Median microseconds of `work`, which only launches, after a first run outside the graph.
   template <class Work>
   double microseconds(Work const& work) {
@@ -121,7 +131,8 @@ class bench_device final : public device {
 
  private:
   [[noreturn]] static void refuse() {
-    throw error(error_kind::internal, "the benchmark of attention and GDN multiplies nothing");
+    throw error(error_kind::internal,
+                "the benchmark runs attention and GDN on one GPU and nothing else");
   }
   static void fill(std::byte* memory, std::size_t bytes) {
     std::mt19937_64 random(1);

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -394,13 +393,6 @@ json config_groups(std::vector<planned> const& plan) {
   four["group_size"] = group_k;
   return {{"group_0", {{"weights", eight}, {"targets", fp8}}},
           {"group_1", {{"weights", four}, {"targets", nvfp4}}}};
-}
-
-void write_json(fs::path const& path, json const& document) {
-  std::ofstream file(path, std::ios::binary);
-  file << document.dump(1, ' ', false, json::error_handler_t::replace) << "\n";
-  file.close();
-  if (!file) throw error(error_kind::io, path.string() + ": cannot write the file");
 }
 
 void write_documents(repository const& tensors, model_config const& config,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/json_file.hpp"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -58,6 +59,13 @@ json read_json_object(std::filesystem::path const& path) {
   std::string_view const text(reinterpret_cast<char const*>(file.bytes().data()),
                               file.bytes().size());
   return parse_json_object(text, path.string());
+}
+
+void write_json(std::filesystem::path const& path, json const& document) {
+  std::ofstream file(path, std::ios::binary);
+  file << document.dump(1, ' ', false, json::error_handler_t::replace) << "\n";
+  file.close();
+  if (!file) throw error(error_kind::io, path.string() + ": cannot write the file");
 }
 
 }  // namespace qwen38::checkpoint

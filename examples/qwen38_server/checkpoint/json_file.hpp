@@ -18,4 +18,8 @@ namespace qwen38::checkpoint {
 /// @throws qwen38::error (not_found, io, corrupt_data)
 [[nodiscard]] nlohmann::json read_json_object(std::filesystem::path const& path);
 
+/// Writes a document as UTF-8, indented by one; what is no UTF-8 becomes U+FFFD.
+/// @throws qwen38::error (io)
+void write_json(std::filesystem::path const& path, nlohmann::json const& document);
+
 }  // namespace qwen38::checkpoint

@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <qpn/dtype.hpp>
 #include <span>
 #include <utility>
 
 #include "checkpoint/config.hpp"
 #include "checkpoint/inventory.hpp"
+#include "checkpoint/json_file.hpp"
 #include "checkpoint/safetensors_writer.hpp"
 #include "support/error.hpp"
 
@@ -259,17 +259,6 @@ std::uint64_t synthetic_checkpoint::byte_count() const noexcept {
   return total;
 }
 
-namespace {
-
-void write_text(std::filesystem::path const& path, std::string const& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw error(error_kind::io, path.string() + ": cannot be written");
-}
-
-}  // namespace
-
 void synthetic_checkpoint::write_documents(std::filesystem::path const& directory,
                                            std::string const& tokenizer_json) const {
   json const vocabulary = json::parse(tokenizer_json);
@@ -278,11 +267,10 @@ void synthetic_checkpoint::write_documents(std::filesystem::path const& director
     std::string const content = token.at("content").get<std::string>();
     if (content == "<|im_end|>" || content == "<|endoftext|>") stops.push_back(token.at("id"));
   }
-  write_text(directory / "config.json", config_->dump(1));
-  write_text(directory / "generation_config.json",
-             json{{"do_sample", false}, {"eos_token_id", stops}}.dump(1));
-  write_text(directory / "hf_quant_config.json", quantization_->dump(1));
-  write_text(directory / "tokenizer.json", tokenizer_json);
+  write_json(directory / "config.json", *config_);
+  write_json(directory / "generation_config.json", {{"do_sample", false}, {"eos_token_id", stops}});
+  write_json(directory / "hf_quant_config.json", *quantization_);
+  write_json(directory / "tokenizer.json", vocabulary);
 }
 
 void synthetic_checkpoint::write(
@@ -323,8 +311,8 @@ void synthetic_checkpoint::write(
     }
     writer.finish();
   }
-  write_text(directory / "model.safetensors.index.json",
-             json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(1));
+  write_json(directory / "model.safetensors.index.json",
+             {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}});
   write_documents(directory, tokenizer_json);
 }
 

@@ -152,7 +152,7 @@ byte_grammar make_tool_grammar(std::vector<tool_form> const& tools,
     grammar.add_until(begin, std::to_array<tag>({{call_tag, open}, {function_tag, -1}}), end);
   }
   node const closing = grammar.add_node();  // in front of </function>
-  node const name = grammar.literal(open, "\n" + std::string(function_tag));
+  node const name = grammar.literal(open, std::string("\n").append(function_tag));
   for (tool_form const& tool : tools) {
     node at = grammar.literal(name, tool.name + ">\n");
     if (tool.schema == nullptr) {
@@ -164,7 +164,7 @@ byte_grammar make_tool_grammar(std::vector<tool_form> const& tools,
   }
   node const closed = grammar.literal(closing, "</function>\n</tool_call>");
   grammar.add_empty(closed, end);
-  if (options.parallel) grammar.add_literal(closed, "\n" + std::string(call_tag), open);
+  if (options.parallel) grammar.add_literal(closed, std::string("\n").append(call_tag), open);
   return grammar;
 }
 

@@ -10,7 +10,7 @@
 namespace qwen38::text {
 namespace {
 
-// What one answer may keep: about 4 MB of steps, and 8 MB of masks at 248,077 ids.
+// What one answer may keep: about 4 MiB of steps, and 8 MiB of masks at 248,077 ids.
 constexpr std::size_t most_states = 4096;
 constexpr std::size_t most_masks = 256;
 
@@ -21,11 +21,9 @@ token_constraint::token_constraint(token_grammar rules)
 
 std::span<std::uint32_t const> token_constraint::mask() {
   if (auto const found = masks_.find(at_); found != masks_.end()) return found->second;
-  if (automaton_.size() > most_states) {
+  if (automaton_.size() > most_states || masks_.size() == most_masks) {
     automaton_.forget_all_but(at_);
     at_ = automaton_.start();
-    masks_.clear();
-  } else if (masks_.size() == most_masks) {
     masks_.clear();
   }
   auto& made = masks_[at_];

@@ -284,7 +284,7 @@ void tool_call_parser::begin_value(std::vector<tool_event>& out) {
 
 void tool_call_parser::end_value(std::vector<tool_event>& out) {
   if (repeated_) {
-    content("\n" + std::string(parameter_end_tag), out);
+    content(std::string("\n").append(parameter_end_tag), out);
   } else if (types_.only_string()) {
     arguments("\"", out);
   } else {

@@ -44,10 +44,10 @@ TEST(sm90_wide_plan, routes_many_rows_to_the_fused_kernel_up_to_the_crossover) {
 }
 
 TEST(sm90_wide_plan, sends_what_has_no_fused_kernel_through_panels_or_refuses_it) {
-  packed_layout const layout = layout_of(format_id::fp8, scale_mode::block, 256, 256);
+  packed_layout const layout = layout_of(format_id::dense16, scale_mode::none, 256, 256);
   gemm_problem problem;
   problem.max_m = 200;
-  gemm_plan<fp8> plan;
+  gemm_plan<dense16> plan;
   EXPECT_EQ(make_gemm_plan(layout, problem, hopper_h200(), plan).code, status_code::invalid_shape);
   problem.dense_bytes = dense_panel_bytes(layout, problem.max_m, 64);
   ASSERT_TRUE(make_gemm_plan(layout, problem, hopper_h200(), plan).ok());

@@ -69,7 +69,9 @@ struct device_lane : qpn::detail::sm70::device_lane {
 
   // Those of peer_wait.hpp. A release is cumulative: it covers what the CTA stored before a barrier
   // (PTX ISA, "Memory Consistency Model", "Causality order").
-  QPN_DEVICE void sync_block_for_release() { __syncthreads(); }
+  QPN_DEVICE void sync_block_for_release() {
+    __syncthreads();
+  }
   QPN_DEVICE void store_release_system(std::uint64_t* p, std::uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
   }

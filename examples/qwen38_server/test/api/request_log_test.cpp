@@ -180,7 +180,9 @@ TEST_F(request_log_file, a_slow_disk_holds_up_nobody_and_its_lost_lines_are_coun
   log.flush();
   drain.join();
   EXPECT_EQ(log.lines() + log.lost(), 100U);
-  EXPECT_EQ(said, 1);
+  // Said again where lines were lost after the one that the pipe took.
+  EXPECT_GE(said, 1);
+  EXPECT_LE(said, 2);
 }
 
 nlohmann::json record(

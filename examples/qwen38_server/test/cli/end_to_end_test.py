@@ -170,6 +170,67 @@ class OnOneServer(unittest.TestCase):
             self.assertEqual(deltas[0].get("role"), "assistant")
             self.assertEqual(len({chunk["id"] for chunk in chunks}), 1)
 
+    def test_a_schema_holds_and_no_draft_depth_changes_the_text(self):
+        schema = {"type": "object", "properties": {"kind": {"enum": ["bill", "other"]}, "n": {"type": "integer"},
+                                                   "tags": {"type": "array", "items": {"type": "string", "maxLength": 8},
+                                                            "minItems": 1, "maxItems": 2}},
+                  "required": ["kind", "n", "tags"], "additionalProperties": False}
+        asked = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+        for document in heldout(2):  # the first without thinking, the second with it
+            answers = set()
+            for k in (0, 3, 7):
+                choice = self.server.chat(chat_body(document, response_format=asked, speculative={"k": k}))["choices"][0]
+                message = choice["message"]
+                self.assertEqual(choice["finish_reason"], "stop")
+                self.assertEqual(bool(message.get("reasoning_content")), document["enable_thinking"])
+                answers.add((message.get("reasoning_content"), message["content"]))
+            self.assertEqual(len(answers), 1, answers)
+            value = json.loads(answers.pop()[1])
+            self.assertIn(value["kind"], ("bill", "other"))
+            self.assertIsInstance(value["n"], int)
+            self.assertTrue(1 <= len(value["tags"]) <= 2 and all(len(tag) <= 8 for tag in value["tags"]), value)
+        status, text = self.server.request("POST", "/v1/chat/completions", chat_body(
+            document, response_format={"type": "json_schema", "json_schema": {"schema": {"minimum": 3}}}))
+        self.assertEqual(status, 400, text)
+        self.assertIn("`minimum`", json.loads(text)["error"]["message"])
+
+    def test_a_required_call_arrives_as_a_call_streamed_and_plain(self):
+        tool = {"type": "function", "function": {"name": "record", "strict": True, "parameters": {
+            "type": "object", "properties": {"count": {"type": "integer"}, "unit": {"enum": ["a", "b"]}},
+            "required": ["count", "unit"], "additionalProperties": False}}}
+        body = chat_body(heldout(1)[0], tools=[tool], tool_choice="required", parallel_tool_calls=False)
+        for k in (0, 7):
+            body["speculative"] = {"k": k}
+            plain = self.server.chat(body)["choices"][0]
+            self.assertEqual(plain["finish_reason"], "tool_calls")
+            call, = plain["message"]["tool_calls"]
+            self.assertEqual(call["function"]["name"], "record")
+            arguments = json.loads(call["function"]["arguments"])
+            self.assertIsInstance(arguments["count"], int)
+            self.assertIn(arguments["unit"], ("a", "b"))
+            chunks = [chunk["choices"][0] for chunk in self.server.stream("/v1/chat/completions", body)]
+            parts = [part for chunk in chunks for part in chunk["delta"].get("tool_calls", [])]
+            self.assertEqual("".join(part["function"]["arguments"] for part in parts), call["function"]["arguments"])
+            self.assertEqual([part["function"]["name"] for part in parts if "id" in part], ["record"])
+            self.assertEqual(chunks[-1]["finish_reason"], "tool_calls")
+
+    def test_log_probabilities_and_budgets_do_not_depend_on_the_depth(self):
+        document = heldout(2)[1]
+        self.assertTrue(document["enable_thinking"])
+        seen = []
+        for k in (0, 3, 7):
+            reply = self.server.chat(chat_body(document, logprobs=True, top_logprobs=2, thinking_budget=6,
+                                               speculative={"k": k}))
+            choice = reply["choices"][0]
+            self.assertEqual(reply["usage"]["completion_tokens_details"]["reasoning_tokens"], 7)  # with </think>
+            tokens = choice["logprobs"]["content"]
+            self.assertEqual(bytes(byte for token in tokens for byte in token["bytes"]).decode().strip(),
+                             choice["message"]["content"])
+            self.assertTrue(all(token["logprob"] <= 0 and len(token["top_logprobs"]) == 2 for token in tokens))
+            seen.append(tokens)
+        self.assertEqual(seen[1], seen[0])
+        self.assertEqual(seen[2], seen[0])
+
     def test_text_completions_stop_where_they_are_told(self):
         body = {"prompt": '{"invoice_id": "', "max_tokens": 40, "temperature": 0}
         whole = self.server.post("/v1/completions", body)["choices"][0]["text"]
@@ -571,7 +632,7 @@ class OverRanks(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         for rank in range(4):
-            self.assertRegex(done.stderr, rf"rank {rank}: packed weights [\d.]+ MiB, KV cache [\d.]+ MiB, GDN state")
+            self.assertRegex(done.stderr, rf"rank {rank} on CPU: packed weights [\d.]+ MiB, KV cache [\d.]+ MiB, GDN state")
 
     def test_inspect_counts_the_bytes_of_each_rank(self):
         done = subprocess.run([SERVER, "inspect", MODEL, "--tp", "4", "--json"],

@@ -36,6 +36,14 @@ class reader {
   }
   [[nodiscard]] bool begins(std::string_view text) { return after(text).has_value(); }
 
+  [[nodiscard]] bool goes_on(byte_automaton::state at, std::string_view text) {
+    for (char const c : text) {
+      at = automaton_.step(at, static_cast<unsigned char>(c));
+      if (at == byte_automaton::dead) return false;
+    }
+    return true;
+  }
+
   /// A text of the grammar that begins with `beginning` and goes on byte by byte at random; nullopt
   /// if it does not come to an end in time.
   [[nodiscard]] std::optional<std::string> random_text(std::mt19937_64& random, std::size_t longest,

@@ -67,6 +67,8 @@ TEST(json_grammar, reads_objects_and_nothing_else) {
                                  R"({"a":"\x"})",
                                  R"({"a":"\ud83d"})",
                                  R"({"a":"\ude00"})",
+                                 R"({"a":"\ud83d\u0041"})",
+                                 R"({"a":"\ud83d\ud83d"})",
                                  R"({"a":[1,]})",
                                  "{} ",
                                  "{}{}",

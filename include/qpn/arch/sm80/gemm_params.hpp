@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "qpn/arch/sm80/gemm_program.hpp"
-#include "qpn/detail/alignment.hpp"
 #include "qpn/detail/gemm_epilogue.hpp"
 #include "qpn/gemm_types.hpp"
 
@@ -26,8 +25,8 @@ template <class Operand, class Format>
   p.ldx = args.ldx;
   p.k = layout.k;
   p.m = static_cast<int>(args.m);
-  bool const by_words = args.ldx % 8 == 0 && is_aligned_to(16, args.x);
-  p.word_batches = by_words ? static_cast<int>(layout.k / mma16_record<Format>::batch_k) : 0;
+  p.word_batches =
+      reads_x_by_words(args) ? static_cast<int>(layout.k / mma16_record<Format>::batch_k) : 0;
   p.overlap_previous = args.overlap_previous;
 
   gemm_workspace const placed =

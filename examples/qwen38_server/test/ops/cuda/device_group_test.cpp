@@ -255,7 +255,11 @@ TEST_P(device_group, calls_beyond_the_groups_limits_are_refused) {
             "exchange between ranks: 9 rows, expected at most 8");
 }
 
-INSTANTIATE_TEST_SUITE_P(placement, device_group, ::testing::Bool(),
+/// There is one emulated GPU.
+std::vector<bool> placements() {
+  return test_device_is_emulated() ? std::vector<bool>{true} : std::vector<bool>{true, false};
+}
+INSTANTIATE_TEST_SUITE_P(placement, device_group, ::testing::ValuesIn(placements()),
                          [](auto const& of) { return of.param ? "one_gpu" : "a_gpu_each"; });
 
 TEST(device_group_on_one_gpu, calls_that_do_not_fit_together_fail_on_every_rank) {

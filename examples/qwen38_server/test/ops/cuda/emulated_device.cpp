@@ -245,7 +245,7 @@ class emulated_device final : public device {
       qpn::status const checked = qpn::detail::check_prepack<format_type>(params);
       if (!checked.ok()) return checked;
       qpn::test::run_serially(qpn::detail::units_of_rows<format_type>(layout, first_row, rows.n),
-                              qpn::detail::prepack_threads, false, nullptr, [&](auto& lane) {
+                              qpn::detail::word_threads, false, nullptr, [&](auto& lane) {
                                 qpn::detail::prepack_program<format_type>(lane, params);
                               });
       return {};

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <qpn/dtype.hpp>
 
 #include "support/emulator/emulator.hpp"
 
@@ -67,6 +68,9 @@ class peer_lane {
   }
   [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] float sqrt(float x) { return std::sqrt(x); }
+  [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
+    return qpn::encode_f16(low) | static_cast<std::uint32_t>(qpn::encode_f16(high)) << 16;
+  }
 
   void sync_block_for_release() {
     if (setting_->made != peer_mistake::no_release) lane_->fence_device();
