@@ -35,6 +35,7 @@ class bench_device final : public device {
  public:
   bench_device() {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "to create a stream");
+    check(kernels_overlap(overlap_), "to look at the kernels' code");
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, 0), "to ask for the GPU's properties");
     name_ = properties.name;
@@ -73,8 +74,14 @@ class bench_device final : public device {
           "a download");
   }
   void wait() override { check(cudaStreamSynchronize(stream_), "the work in the stream"); }
+  [[nodiscard]] std::uint64_t waits() const noexcept override { return 0; }
+  [[nodiscard]] std::unique_ptr<device_graph> capture(
+      std::function<void()> const& /*work*/) override {
+    refuse();
+  }
+  void replay(device_graph& /*graph*/) override { refuse(); }
   void launch(kernel_params const& kernel) override {
-    check(launch_kernel(kernel, stream_), "to launch a kernel");
+    check(launch_kernel(kernel, overlap_, stream_), "to launch a kernel");
   }
   void init_workspace(linear_plan const& /*plan*/, qpn::workspace_view /*workspace*/) override {
     refuse();
@@ -147,6 +154,7 @@ class bench_device final : public device {
   }
 
   cudaStream_t stream_ = nullptr;
+  bool overlap_ = false;
   qpn::device_info info_;
   std::string name_;
 };

@@ -127,15 +127,16 @@ std::vector<double> measure(method const& by, devices const& on, shape const& of
     auto const term = random_values(static_cast<std::uint64_t>(rank), of.rows * of.cols);
     own.upload(data.partial.as(), term.data(), term.size() * 4);  // the call may have taken it
     own.wait();
+    ops::token_list together;
+    auto const tokens = backend->make_tokens(1, together);
     qpn::bench::captured_graph const graph(static_cast<cudaStream_t>(own.stream()), [&] {
       for (int call = 0; call < chosen.calls; ++call) data.call(end);
     });
     for (int replay = 0; replay < chosen.replays + 2; ++replay) {
       own.clear({data.x.as(), sum.size() * 4}, sum.size() * 4, 1);
       own.clear({data.partial.as(), sum.size() * 4}, sum.size() * 4, 1);  // sums that do not grow
+      end.max_over_ranks(together);  // so that all begin at once
       own.wait();
-      std::vector<ops::ranked_id> together(1);
-      end.max_over_ranks(together);
       double const us = graph.timed_replay() / chosen.calls;
       if (replay >= 2) times[static_cast<std::size_t>(rank)].push_back(us);
     }

@@ -97,7 +97,7 @@ qwen38_model::round_rows qwen38_model::plan_round(std::span<round_lane const> ba
   require(!batch.empty() && shape.rows <= max_rows && shape.mtp_rows <= max_rows,
           "round: a pass holds 1 to 96 rows");
   shape.lanes = std::ssize(batch);
-  shape.filled_up = backend_->records() && !tap_ && !ranks_;  // ranks meet on the host
+  shape.filled_up = backend_->records() && !tap_ && (!ranks_ || ranks_->can_capture());
   if (shape.filled_up) {
     shape.lanes = std::min<std::int64_t>(power_of_two(shape.lanes), max_rows);
     shape.drafts = bucket_drafts(std::max(shape.drafts, most_settled - 1));

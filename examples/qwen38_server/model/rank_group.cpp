@@ -41,6 +41,7 @@ void rank_group::round(std::span<round_lane const> batch, std::span<round_result
   team_.run([&](int index) {
     std::vector<round_result> own(results.size());
     rank(index).round(batch, index == 0 ? results : std::span(own));
+    team_.end(index)->check();
   });
 }
 

@@ -77,6 +77,7 @@ class collective_end final : public communicator {
     }
     list_ids_ = make_array<std::int32_t>(*device_, lists, what);
     list_values_ = make_array<float>(*device_, lists, what);
+    best_ = make_array<ranked_id>(*device_, size() * options_.max_rows, what);
   }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -87,7 +88,7 @@ class collective_end final : public communicator {
   }
   [[nodiscard]] std::size_t resident_bytes() const noexcept override {
     return packed_.bytes() + terms_.bytes() + list_ids_.bytes() + list_values_.bytes() +
-           columns_.bytes();
+           best_.bytes() + columns_.bytes();
   }
   [[nodiscard]] bool can_capture() const noexcept override { return true; }
 
@@ -159,11 +160,13 @@ class collective_end final : public communicator {
     device_->launch(merge_lists_params{merged});
   }
 
-  void max_over_ranks(std::span<ranked_id> best) override {
-    std::vector<ranked_id> own(best.size());
-    device_->download(own.data(), {best.data(), best.size_bytes()}, best.size_bytes(), 1);
-    shared_->ranks.max_over_ranks(rank_, own);
-    device_->upload(best.data(), own.data(), best.size_bytes());
+  void max_over_ranks(ops::token_list best) override {
+    std::int64_t const rows = std::ssize(best);
+    start_call(rows);
+    if (rows == 0) return;
+    static_assert(sizeof(ranked_id) == 2 * sizeof(std::uint32_t));
+    end_->all_gather(best.data(), best_.as(), 2 * rows);
+    device_->launch(best_of_ranks_params{best_.as<ranked_id>(), best.data(), rows, size()});
   }
   void check() override { end_->check(); }
   void give_up() noexcept override { shared_->give_up(rank_); }
@@ -199,6 +202,7 @@ class collective_end final : public communicator {
   device_block terms_;   ///< [ranks][rows][cols]
   device_block list_ids_;
   device_block list_values_;
+  device_block best_;  ///< [ranks][rows]
   scratch_block columns_;
 };
 

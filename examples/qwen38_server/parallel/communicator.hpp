@@ -31,9 +31,8 @@ struct candidate_lists {
 
 /// One rank's end of a group of ranks: the only way by which data crosses. Tensors are rows in the
 /// memory of the rank's backend. Every rank makes the same calls in the same order, with equal
-/// shapes. A call is done in the order of the backend's work, as the backend's own operations are;
-/// max_over_ranks() alone deals with host memory and waits for all ranks. Once a rank has given up,
-/// calls throw qwen38::error (internal) instead of waiting for it.
+/// shapes. A call is done in the order of the backend's work, as the backend's own operations are.
+/// Once a rank has given up, calls throw qwen38::error (internal) instead of waiting for it.
 class communicator {
  public:
   virtual ~communicator() = default;
@@ -60,9 +59,8 @@ class communicator {
   /// what one product over the whole head would have listed. Ids differ from rank to rank.
   virtual void merge_candidates(candidate_lists const& lists) = 0;
 
-  /// Each element, in the memory of the rank's backend too, becomes that rank's element with the
-  /// largest value; the lowest id wins a tie, and a value that is no number wins over all others.
-  virtual void max_over_ranks(std::span<ranked_id> best) = 0;
+  /// Each element, in the memory of the backend, becomes the largest of all ranks' by ranked_key().
+  virtual void max_over_ranks(ops::token_list best) = 0;
 
   /// Throws (internal) what went wrong in the group's work so far, as far as it is known: ranks
   /// that were waited for in vain. Results are good if it returns after the backend's work was

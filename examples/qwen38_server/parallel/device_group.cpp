@@ -23,6 +23,7 @@ struct rank_memory {
   device_block flags;
   device_block list_ids;  ///< [ranks][rows][candidates]
   device_block list_values;
+  device_block best;  ///< [ranks][rows]
 };
 
 /// What a rank shows the others for the length of one call.
@@ -31,6 +32,7 @@ struct publication {
   ops::tensor target;
   norm_step then;
   candidate_lists lists;
+  ops::token_list best;
 };
 
 std::atomic_ref<std::uint32_t> word(std::uint32_t* words, int index) {
@@ -86,7 +88,8 @@ class device_group {
   [[nodiscard]] bool shares_gpu() const noexcept { return shares_gpu_; }
   [[nodiscard]] std::size_t resident_bytes(int rank) const noexcept {
     rank_memory const& own = memory_[static_cast<std::size_t>(rank)];
-    return own.inbox.bytes() + own.flags.bytes() + own.list_ids.bytes() + own.list_values.bytes();
+    return own.inbox.bytes() + own.flags.bytes() + own.list_ids.bytes() + own.list_values.bytes() +
+           own.best.bytes();
   }
 
   void sum(int rank, publication const& own) {
@@ -185,7 +188,7 @@ class device_group {
       kernel.of[of].source[1] = words_of(shown.values);
     };
     if (shares_gpu_) {
-      publication const shown{{}, {}, {}, lists};
+      publication const shown{{}, {}, {}, lists, {}};
       join(rank, {operation::merge, lists.rows, lists.candidates}, shown, [&] {
         for (int of = 0; of < size(); ++of)
           fill(of, published_[static_cast<std::size_t>(of)].lists);
@@ -198,11 +201,31 @@ class device_group {
     at(rank).launch(merge_lists_params{merged});
   }
 
-  void max_over_ranks(int rank, std::span<ranked_id> best) {
-    std::vector<ranked_id> own(best.size());
-    at(rank).download(own.data(), {best.data(), best.size_bytes()}, best.size_bytes(), 1);
-    ranks_.max_over_ranks(rank, own);
-    at(rank).upload(best.data(), own.data(), best.size_bytes());
+  void max_over_ranks(int rank, ops::token_list best) {
+    std::int64_t const rows = std::ssize(best);
+    start_call(rank, rows);
+    static_assert(sizeof(ranked_id) == 2 * sizeof(std::uint32_t));
+    peer_gather_params kernel;
+    kernel.words = 2;
+    kernel.source_stride = 2;
+    kernel.target_stride = 2;
+    kernel.rank_stride = 2 * rows;
+    for (int of = 0; of < size(); ++of) {
+      kernel.of[of].target[0] = memory_[static_cast<std::size_t>(of)].best.as<std::uint32_t>();
+    }
+    if (shares_gpu_) {
+      join(rank, {operation::maximum, rows, 0}, {{}, {}, {}, {}, best}, [&] {
+        for (int of = 0; of < size(); ++of) {
+          kernel.of[of].source[0] = words_of(published_[static_cast<std::size_t>(of)].best.data());
+        }
+        launch_gather(kernel, 0, rows);
+      });
+    } else {
+      kernel.of[rank].source[0] = words_of(best.data());
+      launch_gather(kernel, rank, rows);
+    }
+    at(rank).launch(best_of_ranks_params{
+        memory_[static_cast<std::size_t>(rank)].best.as<ranked_id>(), best.data(), rows, size()});
   }
 
   void check() {
@@ -262,7 +285,8 @@ class device_group {
     std::string const what = "the exchange between ranks";
     return {make_array<float>(owner, inbox, what),
             make_array<std::uint64_t>(owner, flag_sets * flags_per_set(), what),
-            make_array<std::int32_t>(owner, lists, what), make_array<float>(owner, lists, what)};
+            make_array<std::int32_t>(owner, lists, what), make_array<float>(owner, lists, what),
+            make_array<ranked_id>(owner, size() * options_.max_rows, what)};
   }
 
   [[nodiscard]] std::int64_t flags_per_set() const { return (1 + 2 * size()) * options_.max_rows; }
@@ -355,13 +379,13 @@ class device_end final : public communicator {
   }
   [[nodiscard]] bool can_capture() const noexcept override { return !shared_->shares_gpu(); }
   void sum_into(ops::tensor partial, ops::tensor x, norm_step const& then) override {
-    shared_->sum(rank_, {partial, x, then, {}});
+    shared_->sum(rank_, {partial, x, then, {}, {}});
   }
   void gather_columns(ops::tensor shard, ops::tensor full) override {
-    shared_->gather(rank_, {shard, full, {}, {}});
+    shared_->gather(rank_, {shard, full, {}, {}, {}});
   }
   void merge_candidates(candidate_lists const& lists) override { shared_->merge(rank_, lists); }
-  void max_over_ranks(std::span<ranked_id> best) override { shared_->max_over_ranks(rank_, best); }
+  void max_over_ranks(ops::token_list best) override { shared_->max_over_ranks(rank_, best); }
   void check() override { shared_->check(); }
   void give_up() noexcept override { shared_->give_up(rank_); }
   [[nodiscard]] bool rejoin() noexcept override { return shared_->rejoin(rank_); }

@@ -25,12 +25,6 @@ struct group {
   std::vector<candidate_lists> lists;
 };
 
-/// Larger for what is chosen before: what is no number before all, so that a broken row shows.
-std::uint64_t key_of(ranked_id const& one) {
-  return one.id < 0 ? qpn::detail::no_candidate
-                    : qpn::detail::candidate_key(one.value, static_cast<std::uint32_t>(one.id));
-}
-
 float* row(ops::tensor const& t, std::int64_t index) {
   return static_cast<float*>(t.slice_rows(index, 1).data);
 }
@@ -90,9 +84,7 @@ class in_process final : public communicator {
     if (!merged.ok()) throw error(error_kind::internal, merged.what);
   }
 
-  void max_over_ranks(std::span<ranked_id> best) override {
-    shared_->ranks.max_over_ranks(rank_, best);
-  }
+  void max_over_ranks(ops::token_list best) override { shared_->ranks.max_over_ranks(rank_, best); }
 
   void check() override {}  // every call has waited for all ranks
   void give_up() noexcept override { shared_->ranks.give_up(rank_); }

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/rendezvous.hpp"
 
-#include <qpn/detail/candidate_key.hpp>
-
 #include <algorithm>
 #include <thread>
 
 #include "support/error.hpp"
 
 namespace qwen38::parallel {
-namespace {
-
-std::uint64_t key_of(ranked_id const& one) {
-  return one.id < 0 ? qpn::detail::no_candidate
-                    : qpn::detail::candidate_key(one.value, static_cast<std::uint32_t>(one.id));
-}
-
-}  // namespace
 namespace {
 
 constexpr int spin_turns = 100;  // some ten microseconds where no other thread wants the processor
@@ -64,7 +54,7 @@ void rendezvous::max_over_ranks(int rank, std::span<ranked_id> best) {
   std::vector<ranked_id> largest(best.size());
   for (std::span<ranked_id const> const other : best_) {
     for (std::size_t i = 0; i < best.size(); ++i) {
-      if (key_of(other[i]) > key_of(largest[i])) largest[i] = other[i];
+      if (ops::ranked_key(other[i]) > ops::ranked_key(largest[i])) largest[i] = other[i];
     }
   }
   meet();

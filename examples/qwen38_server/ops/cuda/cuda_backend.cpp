@@ -27,6 +27,7 @@ class device_recording final : public recording {
  public:
   std::unique_ptr<device_graph> graph;
   qpn::gemm_census launches;  ///< of products, in one replay
+  std::uint64_t moves = 0;    ///< of the device's scratch, before it was captured
 };
 
 class device_embedding final : public embedding {
@@ -153,11 +154,15 @@ class cuda_backend final : public backend {
       throw;
     }
     made->launches = std::exchange(census_, before);
+    made->moves = gpu_->moves();
     ++recordings_;
     return made;
   }
   void replay(recording& recorded) override {
     auto& of = static_cast<device_recording&>(recorded);
+    if (of.moves != gpu_->moves()) {
+      throw error(error_kind::internal, "CUDA: recorded work uses scratch that has moved since");
+    }
     gpu_->replay(*of.graph);
     for (int i = 0; i < qpn::gemm_route_count; ++i) {
       census_.launched[i] += of.launches.launched[i];

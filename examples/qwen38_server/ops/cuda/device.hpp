@@ -76,6 +76,9 @@ class device {
   [[nodiscard]] virtual std::unique_ptr<device_graph> capture(
       std::function<void()> const& work) = 0;
   virtual void replay(device_graph& graph) = 0;
+  /// Scratch gave up an address, which graphs captured before may use.
+  void note_move() noexcept { ++moves_; }
+  [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
 
   /// Nothing is launched where there are no blocks.
   virtual void launch(kernel_params const& kernel) = 0;
@@ -108,6 +111,9 @@ class device {
   [[nodiscard]] virtual std::shared_ptr<std::uint32_t> make_host_words(std::size_t count) = 0;
   /// The stream, a cudaStream_t; null where work is emulated.
   [[nodiscard]] virtual void* stream() const noexcept = 0;
+
+ private:
+  std::uint64_t moves_ = 0;
 };
 
 }  // namespace qwen38::ops::cuda

@@ -9,6 +9,16 @@
 
 namespace qwen38::ops::cuda {
 
+/// Lets the stream's next kernel begin when all CTAs of this one have, and waits for the end of the
+/// last one (PTX ISA, "griddepcontrol"). All kernels here do so before anything else: what is
+/// complete when one goes on is all work before it.
+QPN_DEVICE void overlap_neighbours() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /// The operations of lane_math.hpp on a GPU, beside those of the library's lane.
 struct device_lane : qpn::detail::sm70::device_lane {
   QPN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }

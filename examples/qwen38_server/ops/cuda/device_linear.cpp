@@ -183,7 +183,10 @@ void shared_workspace::add(linear_plan const& plan) {
 qpn::workspace_view shared_workspace::get(device& owner, linear_plan const& plan) {
   qpn::workspace_view view{memory_.as(), needs_.bytes(), needs_.zero_bytes};
   if (memory_.bytes() < needs_.bytes()) {
-    if (memory_.bytes() > 0) owner.wait();
+    if (memory_.bytes() > 0) {
+      owner.wait();
+      owner.note_move();
+    }
     memory_ = device_block();
     memory_ = device_block(owner, needs_.bytes(), "the workspace of products");
     view.data = memory_.as();
@@ -243,6 +246,8 @@ void device_linear::multiply(device& owner, shared_workspace& workspace, tensor 
       args.ld_residual = to.stride;
     }
     args.census = &census;
+    // The kernel before wrote no weight: packing was waited for.
+    args.overlap_previous = true;
     owner.gemm(plan_, args, workspace.get(owner, plan_));
   }
 }

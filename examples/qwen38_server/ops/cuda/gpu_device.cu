@@ -146,6 +146,7 @@ class gpu_device final : public device {
   gpu_device(int index, qpn::device_info const& info, std::string name)
       : index_(index), info_(info), name_(std::move(name)) {
     make_current();
+    check(kernels_overlap(overlap_), "to look at the kernels' code");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "to create a stream");
     pinned_ = std::make_unique<pinned_ring>();
   }
@@ -245,7 +246,7 @@ class gpu_device final : public device {
 
   void launch(kernel_params const& kernel) override {
     make_current();
-    check(launch_kernel(kernel, stream_), "to launch a kernel");
+    check(launch_kernel(kernel, overlap_, stream_), "to launch a kernel");
   }
   void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) override {
     make_current();
@@ -321,6 +322,7 @@ class gpu_device final : public device {
   qpn::device_info info_;
   std::string name_;
   cudaStream_t stream_ = nullptr;
+  bool overlap_ = false;
   bool captures_ = false;
   std::uint64_t waits_ = 0;
   std::unique_ptr<pinned_ring> pinned_;

@@ -17,15 +17,24 @@ template <class Params>
 __global__ void __launch_bounds__(Params::threads, Params::min_blocks)
     backend_kernel(Params const params) {
   extern __shared__ __align__(16) unsigned char qwen38_shared[];
+  overlap_neighbours();
   device_lane lane{{qwen38_shared}};
   run_program(lane, params);
 }
 
 }  // namespace
 
-cudaError_t launch_kernel(kernel_params const& params, cudaStream_t stream) {
+cudaError_t kernels_overlap(bool& overlap) {
+  cudaFuncAttributes attributes{};
+  cudaError_t const asked = cudaFuncGetAttributes(
+      &attributes, reinterpret_cast<void const*>(&backend_kernel<copy_rows_params>));
+  overlap = attributes.ptxVersion >= 90;
+  return asked;
+}
+
+cudaError_t launch_kernel(kernel_params const& params, bool overlap, cudaStream_t stream) {
   return std::visit(
-      [stream](auto const& p) {
+      [overlap, stream](auto const& p) {
         using params_type = std::decay_t<decltype(p)>;
         std::int64_t const blocks = p.blocks();
         if (blocks == 0) return cudaSuccess;
@@ -36,8 +45,13 @@ cudaError_t launch_kernel(kernel_params const& params, cudaStream_t stream) {
               cudaFuncAttributeMaxDynamicSharedMemorySize, params_type::shared_bytes);
           if (allowed != cudaSuccess) return allowed;
         }
-        return qpn::detail::launch(&backend_kernel<params_type>, static_cast<unsigned>(blocks),
-                                   params_type::threads, params_type::shared_bytes, stream, p);
+        auto const kernel = &backend_kernel<params_type>;
+        auto const grid = static_cast<unsigned>(blocks);
+        constexpr int threads = params_type::threads;
+        constexpr int shared_bytes = params_type::shared_bytes;
+        return overlap
+                   ? qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes, stream, p)
+                   : qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, p);
       },
       params);
 }

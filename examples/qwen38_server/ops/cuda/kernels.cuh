@@ -7,7 +7,14 @@
 
 namespace qwen38::ops::cuda {
 
+/// Whether the code that the current GPU would run is that of kernels which wait for the one before
+/// them, so that they may be launched with `overlap`.
+[[nodiscard]] cudaError_t kernels_overlap(bool& overlap);
+
 /// Launches the kernel that `params` names.
-[[nodiscard]] cudaError_t launch_kernel(kernel_params const& params, cudaStream_t stream);
+/// @param overlap  as soon as all CTAs of the stream's last kernel have begun, if that kernel
+///                 allows it
+[[nodiscard]] cudaError_t launch_kernel(kernel_params const& params, bool overlap,
+                                        cudaStream_t stream);
 
 }  // namespace qwen38::ops::cuda

@@ -57,7 +57,10 @@ class scratch_block {
   [[nodiscard]] T* at_least(device& owner, std::int64_t count, std::string const& what) {
     std::size_t const bytes = static_cast<std::size_t>(count) * sizeof(T);
     if (bytes > block_.bytes()) {
-      if (block_.bytes() > 0) owner.wait();
+      if (block_.bytes() > 0) {
+        owner.wait();
+        owner.note_move();
+      }
       block_ = device_block();
       block_ = device_block(owner, bytes, what);
     }

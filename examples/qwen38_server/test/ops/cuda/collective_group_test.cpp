@@ -123,6 +123,10 @@ TEST(collective_group, columns_and_candidates_come_together) {
     end.merge_candidates({ids.data(), values.data(), 1, 2});
     EXPECT_EQ(ids, (std::vector<std::int32_t>{1, 0})) << "rank " << rank;
     EXPECT_EQ(values, (std::vector<float>{9, 5})) << "rank " << rank;
+    std::vector<ops::ranked_id> best = {{values[0], rank + 7}, {static_cast<float>(rank), rank}};
+    end.max_over_ranks(best);
+    EXPECT_EQ(best[0].id, 7) << "rank " << rank;
+    EXPECT_EQ(best[1].id, 2) << "rank " << rank;
   });
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <qpn/candidates.hpp>
 #include <random>
@@ -171,12 +172,41 @@ TEST_P(device_group, columns_and_candidates_come_together) {
         own.download(got_values.data(), {own_values.as(), entries * 4}, entries * 4, 1);
         EXPECT_EQ(got_ids, wanted_ids) << "rank " << rank;
         EXPECT_EQ(got_values, wanted_values) << "rank " << rank;
-        std::vector<ops::ranked_id> best = {{static_cast<float>(rank % 2), rank}};
-        end.max_over_ranks(best);
-        EXPECT_EQ(best[0].id, 1);
         end.check();
       });
     }
+  }
+}
+
+TEST_P(device_group, the_best_of_all_ranks_is_the_largest_then_the_lowest_id) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  // [rank][row]: a tie, nobody's, a value that is no number, and one rank's alone.
+  std::vector<std::vector<ops::ranked_id>> const lists = {
+      {{1.0F, 7}, {0.0F, -1}, {5.0F, 3}, {-2.0F, 1}},
+      {{1.0F, 5}, {9.0F, -1}, {nan, 40}, {9.0F, -1}},
+      {{0.5F, 1}, {0.0F, -1}, {6.0F, 70}, {0.0F, -1}},
+      {{-0.0F, 0}, {0.0F, -1}, {-1.0F, 90}, {0.0F, -1}}};
+  std::vector<std::int32_t> const wanted = {5, -1, 40, 1};
+  for (int size : sizes({2, 4})) {
+    ranks_on_devices ranks(size, GetParam());
+    SCOPED_TRACE(std::to_string(size) + " ranks");
+    ranks.team.run([&](int rank) {
+      ops::cuda::device& own = ranks.device(rank);
+      ops::token_list best;
+      auto const memory = ranks.backend(rank).make_tokens(std::ssize(wanted), best);
+      auto const& list = lists[static_cast<std::size_t>(rank)];
+      for (std::size_t rows = 1; rows <= wanted.size(); ++rows) {  // the same memory again
+        own.upload(best.data(), list.data(), list.size() * sizeof(ops::ranked_id));
+        ranks.team.end(rank)->max_over_ranks(best.first(rows));
+        std::vector<ops::ranked_id> got(wanted.size());
+        ranks.backend(rank).read(best, got);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_EQ(got[i].id, i < rows ? wanted[i] : list[i].id)
+              << "rank " << rank << " row " << i;
+        }
+      }
+      ranks.team.end(rank)->check();
+    });
   }
 }
 

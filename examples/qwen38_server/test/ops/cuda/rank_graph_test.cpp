@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <memory>
 #include <vector>
 
@@ -52,13 +53,11 @@ TEST(graphs_of_ranks, replays_go_on_where_the_calls_before_them_ended) {
     parallel::rank_team team(parallel::make_device_group(devices, {4, 64}));
     std::vector<std::unique_ptr<ops::cuda::device::mark>> marks;
     for (auto const& one : devices) marks.push_back(one->make_mark());
+    std::barrier all(size);
+    auto const meet = [&all] { all.arrive_and_wait(); };
     team.run([&](int rank) {
       ops::cuda::device& own = *devices[static_cast<std::size_t>(rank)];
       parallel::communicator& end = *team.end(rank);
-      auto const meet = [&end] {
-        std::vector<ops::ranked_id> together(1);
-        end.max_over_ranks(together);
-      };
       auto const stream = static_cast<cudaStream_t>(own.stream());
       EXPECT_EQ(end.can_capture(), !one_gpu);
       device_rows partial(own, qpn::dtype::f32, 2, 40);

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the demo checkpoint answers to its held-out documents on a GPU: the same ids however they
+// are come by, and those of the CPU but for near ties.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/collector.hpp"
+#include "cli/documents.hpp"
+#include "cli/load.hpp"
+#include "support/error.hpp"
+
+namespace qwen38::test {
+namespace {
+
+std::filesystem::path const demo = "../../demo_model";
+constexpr std::int64_t max_tokens = 512;
+constexpr std::int64_t prefill_chunk = 64;
+
+using answers = std::vector<std::vector<std::int32_t>>;
+
+cli::model_flags flags_for(std::string const& device) {
+  cli::model_flags flags;
+  flags.model = demo;
+  flags.device = device;
+  flags.context = 1024;
+  flags.prefix_cache_mib = 256;
+  flags.allow_busy_gpu = true;  // the models of other tests
+  return flags;
+}
+
+std::vector<cli::document> read_heldout(cli::loaded_model const& loaded, std::size_t count) {
+  auto documents = cli::read_documents(demo / "eval" / "heldout.jsonl", loaded.chat_format);
+  EXPECT_GE(documents.size(), count);
+  documents.resize(std::min(documents.size(), count));
+  return documents;
+}
+
+engine::request request_for(cli::loaded_model const& loaded, cli::document const& task, int k) {
+  engine::request wanted = chat_request(loaded, task.messages, task.options);
+  wanted.sampling.temperature = 0;
+  wanted.max_tokens = max_tokens;
+  wanted.draft_tokens = k;
+  return wanted;
+}
+
+/// Greedy ids, `together` documents at a time.
+answers answer(engine::engine& engine, cli::loaded_model const& loaded,
+               std::vector<cli::document> const& documents, int k, std::size_t together) {
+  std::vector<std::shared_ptr<cli::collector>> outputs;
+  answers ids;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    if (outputs.size() >= together) static_cast<void>(outputs[i - together]->wait());
+    outputs.push_back(std::make_shared<cli::collector>());
+    engine.submit(request_for(loaded, documents[i], k), outputs.back());
+  }
+  for (auto const& output : outputs) {
+    engine::result const outcome = output->wait();
+    EXPECT_NE(outcome.finish, engine::finish_reason::failed) << outcome.message;
+    ids.push_back(output->ids);
+  }
+  return ids;
+}
+
+answers answer_on(std::string const& device, std::size_t count, int k, std::size_t together) {
+  cli::loaded_model const loaded = cli::load(flags_for(device));
+  auto const engine = cli::start_engine(loaded);
+  return answer(*engine, loaded, read_heldout(loaded, count), k, together);
+}
+
+/// Every depth and lane count, with an empty prefix cache and with a full one.
+void expect_one_text(cli::model_flags flags, std::size_t count, std::vector<int> const& depths,
+                     std::vector<int> const& lanes) {
+  answers wanted;
+  for (int together : lanes) {
+    for (int k : depths) {
+      flags.lanes = together;
+      cli::loaded_model const loaded = cli::load(flags);
+      auto const engine = cli::start_engine(loaded);
+      auto const documents = read_heldout(loaded, count);
+      for (bool warm : {false, true}) {
+        answers const got =
+            answer(*engine, loaded, documents, k, static_cast<std::size_t>(together));
+        if (wanted.empty()) wanted = got;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_EQ(got[i], wanted[i]) << documents[i].id << ", k " << k << ", " << together
+                                       << " lanes, " << (warm ? "warm" : "cold");
+        }
+      }
+    }
+  }
+}
+
+/// logits[first] - logits[second] for the token after `ids`.
+float margin(cli::loaded_model const& loaded, std::vector<std::int32_t> const& ids,
+             std::int32_t first, std::int32_t second) {
+  model::causal_lm& lm = *loaded.model;
+  std::vector<std::int32_t> pages(ids.size() / prefill_chunk + 2);
+  for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<std::int32_t>(i);
+  lm.begin(0, pages);
+  std::span<float const> logits;
+  std::span<std::int32_t const> const all = ids;
+  for (std::size_t at = 0; at < ids.size(); at += prefill_chunk) {
+    auto const part = all.subspan(at, std::min<std::size_t>(prefill_chunk, ids.size() - at));
+    model::sequence_rows const rows{0, static_cast<std::int64_t>(at), part, false,
+                                    std::ssize(part) - 1};
+    logits = lm.forward({&rows, 1});
+  }
+  return logits[static_cast<std::size_t>(first)] - logits[static_cast<std::size_t>(second)];
+}
+
+TEST(cuda_texts, are_the_same_at_every_depth_in_company_and_with_cached_beginnings) {
+  expect_one_text(flags_for("cuda"), 40, {0, 1, 3, 7, 15}, {1, 2, 8});
+}
+
+TEST(cuda_texts, are_the_same_for_four_ranks_on_one_gpu) {
+  cli::model_flags flags = flags_for("cuda");
+  flags.tp = 4;
+  flags.devices = {0, 0, 0, 0};
+  expect_one_text(flags, 12, {0, 3, 7, 15}, {1, 8});
+}
+
+TEST(cuda_texts, are_those_of_the_cpu_but_for_near_ties) {
+  constexpr std::size_t count = 200;
+  constexpr float near_tie = 0.1F;  // of logits whose rows differ by up to 5e-3 of some 20
+  answers const got = answer_on("cuda", count, 7, 8);
+  cli::loaded_model const cpu = cli::load(flags_for("cpu"));
+  std::vector<cli::document> const documents = read_heldout(cpu, count);
+  answers wanted;
+  {
+    auto const engine = cli::start_engine(cpu);
+    wanted = answer(*engine, cpu, documents, 7, 8);
+  }
+  ASSERT_EQ(got.size(), wanted.size());
+  std::size_t same = 0;
+  float widest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == wanted[i]) {
+      ++same;
+      continue;
+    }
+    auto const [on_gpu, on_cpu] = std::ranges::mismatch(got[i], wanted[i]);
+    ASSERT_TRUE(on_gpu != got[i].end() && on_cpu != wanted[i].end())
+        << documents[i].id << ": one answer begins with the other";
+    std::vector<std::int32_t> ids = request_for(cpu, documents[i], 0).prompt_ids;
+    ids.insert(ids.end(), wanted[i].begin(), on_cpu);
+    float const distance = margin(cpu, ids, *on_cpu, *on_gpu);
+    EXPECT_GE(distance, 0) << documents[i].id;
+    EXPECT_LT(distance, near_tie) << documents[i].id << " at token " << on_cpu - wanted[i].begin();
+    widest = std::max(widest, distance);
+  }
+  std::printf("%zu of %zu texts are the CPU's; the widest near tie is %g\n", same, got.size(),
+              static_cast<double>(widest));
+  EXPECT_GE(same * 100, count * 95);
+}
+
+}  // namespace
+}  // namespace qwen38::test
