@@ -178,6 +178,20 @@ struct random_rows {
   [[nodiscard]] float const* data() const { return memory.as<float>(); }
 };
 
+/// A pass of one span.
+class one_pass {
+ public:
+  one_pass(bench_device& gpu, ops::pass_limits const& limits, ops::row_span const& span)
+      : passes_(pass_block::make_passes(gpu, {&limits, 1})) {
+    ops::pass_setting const setting{passes_.front().get(), {.spans = {&span, 1}}};
+    static_cast<device_pass&>(*passes_.front()).block().set({&setting, 1});
+  }
+  [[nodiscard]] device_pass const& get() const { return as_device(*passes_.front()); }
+
+ private:
+  std::vector<std::unique_ptr<ops::pass>> passes_;
+};
+
 nlohmann::json attention_time(bench_device& gpu, std::int64_t live, std::int64_t rows,
                               cuda_options const& options) {
   ops::attention_shape const shape{24, 4, 256, 64, 1e7, 1e-6F};
@@ -185,17 +199,16 @@ nlohmann::json attention_time(bench_device& gpu, std::int64_t live, std::int64_t
   std::int64_t const bytes = live * shape.num_kv_heads * shape.head_dim * 4;
   std::int64_t const layers = std::clamp<std::int64_t>((256 << 20) / bytes, 2, 128);
   device_kv_cache const cache(gpu, shape, layers, pages, options);
-  device_pass pass(gpu, {rows, 1, pages, 1});
   std::vector<std::int32_t> own(static_cast<std::size_t>(pages));
   std::iota(own.begin(), own.end(), 0);
   ops::row_span const span{0, live - rows, 0, rows, rows > 1 && rows <= 16, own};
-  pass.set({.spans = {&span, 1}});
+  one_pass const pass(gpu, {rows, 1, pages, 1}, span);
   random_rows const q_gate(gpu, rows, shape.num_heads * 512);
   random_rows const norm(gpu, 1, shape.head_dim);
   random_rows const out(gpu, rows, shape.num_heads * shape.head_dim);
   double const us = gpu.microseconds([&] {
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-      cache.attend(layer, pass, q_gate.view, norm.data(),
+      cache.attend(layer, pass.get(), q_gate.view, norm.data(),
                    {out.view.data, shape.num_heads * shape.head_dim, true});
     }
   }) / static_cast<double>(layers);
@@ -213,9 +226,8 @@ nlohmann::json gdn_time(bench_device& gpu, std::int64_t rows, bool tentative) {
   ops::gdn_shape const shape{16, 48, 128, 128, 4, 1e-6F};
   std::int64_t const layers = rows > 64 ? 8 : 48;
   device_gdn_state state(gpu, shape, layers, 1, 16, 0);
-  device_pass pass(gpu, {rows, 1, 1, 1});
   ops::row_span const span{0, 0, 0, rows, tentative, {}};
-  pass.set({.spans = {&span, 1}});
+  one_pass const pass(gpu, {rows, 1, 1, 1}, span);
   std::int64_t const width = shape.conv_channels() + shape.value_channels();
   random_rows const qkvz(gpu, rows, width);
   random_rows const ba(gpu, rows, 2 * shape.num_value_heads);
@@ -224,7 +236,7 @@ nlohmann::json gdn_time(bench_device& gpu, std::int64_t rows, bool tentative) {
   gdn_constants const constants{weights.data(), weights.data(), weights.data(), weights.data()};
   double const us = gpu.microseconds([&] {
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-      state.run(layer, pass, qkvz.view, ba.view, constants,
+      state.run(layer, pass.get(), qkvz.view, ba.view, constants,
                 {out.view.data, shape.value_channels(), true});
     }
   }) / static_cast<double>(layers);
