@@ -119,8 +119,7 @@ class cuda_backend final : public backend {
   }
   std::unique_ptr<kv_cache> make_kv_cache(attention_shape const& shape, std::int64_t layers,
                                           std::int64_t pages) override {
-    // One page more, for the rows that fill up a pass.
-    auto made = std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages + 1, options_);
+    auto made = std::make_unique<device_kv_cache>(*gpu_, shape, layers, pages, options_);
     attention_route_ = made->route();
     return made;
   }

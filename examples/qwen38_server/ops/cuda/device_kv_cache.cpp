@@ -35,7 +35,8 @@ device_kv_cache::device_kv_cache(device& owner, attention_shape const& shape, st
       shape_(shape),
       pages_(pages),
       most_sums_(options.attention_sums),
-      layer_values_(pages * shape.num_kv_heads * kv_page_tokens * shape.head_dim),
+      // One page more than callers have, for the rows that fill up a pass.
+      layer_values_((pages + 1) * shape.num_kv_heads * kv_page_tokens * shape.head_dim),
       has_tiles_(options.attention_tiles && owner.info().compute_capability >= 80 &&
                  owner.info().shared_bytes_per_block >=
                      attention_many_folded_params::shared_bytes) {

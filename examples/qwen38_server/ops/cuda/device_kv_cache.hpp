@@ -34,7 +34,7 @@ class device_kv_cache final : public kv_cache {
 
   device& owner_;
   attention_shape shape_;
-  std::int64_t pages_;
+  std::int64_t pages_;      ///< that callers have
   std::int64_t most_sums_;  ///< as cuda_options::attention_sums
   std::int64_t layer_values_;
   bool has_tiles_;  ///< the GPU has what the tensor core kernels need

@@ -233,7 +233,7 @@ TEST(cuda_pass, refuses_rows_that_exceed_the_sizes_it_is_filled_up_to) {
   EXPECT_THROW(set({4, 1, 3, 10, 7}), error);
   EXPECT_THROW(set({4, 2, 2, 10, 7}), error);
   EXPECT_THROW(set({4, 2, 3, 9, 7}), error);
-  EXPECT_THROW(set({97, 2, 3, 10, 7}), error);  // than the pass's own limit
+  EXPECT_THROW(set({201, 2, 3, 10, 7}), error);  // than the pass's own limit
 }
 
 }  // namespace
