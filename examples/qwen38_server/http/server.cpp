@@ -314,9 +314,8 @@ class server::impl {
       return header_too_large(wanted_.bounds);
     }
     if (failed == error::body_limit) return body_too_large(wanted_.bounds);
-    auto const& parser_errors = make_error_code(error::bad_method).category();
-    if (failed.category() != parser_errors || failed == error::end_of_stream ||
-        failed == error::partial_message) {
+    bool const is_parsers = failed.category() == make_error_code(error::bad_method).category();
+    if (!is_parsers || failed == error::end_of_stream || failed == error::partial_message) {
       return std::nullopt;
     }
     return malformed_http("The request is not valid HTTP: " + failed.message() + '.');

@@ -62,27 +62,36 @@ QPN_HD void run_program(Lane& lane, peer_reduce_params const& p) {
   float const* const partial = own.partial + row * p.partial_stride;
   std::uint64_t const epoch = lane.load(own.flags.epochs + row) + 1;
   std::int64_t const sent = p.place(epoch, rank, row);
-  for (std::int64_t i = lane.thread(); i < p.cols; i += peer_reduce_params::threads) {
-    float const value = lane.load(partial + i);
+  row_part const part = load_part(lane, partial, p.cols);
+  auto const send = [&](std::int64_t i, float value) {
     for (int other = 0; other < p.ranks; ++other) {
       if (other != rank) lane.store(p.of[other].inbox + sent + i, value);
     }
+  };
+  QPN_UNROLL
+  for (int j = 0; j < row_part::elements; ++j) {
+    std::int64_t const i = lane.thread() + j * peer_reduce_params::threads;
+    if (i < p.cols) send(i, part.v[j]);
+  }
+  for (std::int64_t i = lane.thread() + row_part::columns; i < p.cols;
+       i += peer_reduce_params::threads) {
+    send(i, lane.load(partial + i));
   }
   lane.sync_block_for_release();  // of the row in the inboxes, and of the epoch that all have read
   if (lane.thread() < p.ranks && lane.thread() != rank) {
     lane.store_release_system(p.of[lane.thread()].flags.done + rank * p.inbox_rows + row, epoch);
   }
   if (lane.thread() == 0) lane.store(own.flags.epochs + row, epoch);
+  sum_target const target = take_target(lane, own.x + row * p.x_stride, p.cols, own.norm_w);
   bool const came =
       wait_for_peers(lane, own.flags.done, p.inbox_rows, row, epoch, p.guard, rank, p.ranks,
                      rms_norm_params::shared_bytes, [](int) { return true; });
   if (!came) return;
   following_norm const then{own.norm_w, p.eps, {own.y, p.y_stride, p.y_is_half}};
-  add_terms(lane, p.ranks, own.x + row * p.x_stride, p.cols, then, row,
-            [&](int from, std::int64_t i) {
-              return from == rank ? lane.load(partial + i)
-                                  : lane.load_volatile(own.inbox + p.place(epoch, from, row) + i);
-            });
+  add_terms(lane, p.ranks, target, p.cols, then, row, [&](int from, std::int64_t i) {
+    return from == rank ? lane.load(partial + i)
+                        : lane.load_volatile(own.inbox + p.place(epoch, from, row) + i);
+  });
 }
 
 }  // namespace qwen38::ops::cuda

@@ -15,17 +15,46 @@ struct following_norm {
   output_rows y;
 };
 
+/// A row of x and what it is normed by, as far as a thread keeps it.
+struct sum_target {
+  float* x = nullptr;
+  row_part part;
+  row_part weight;
+};
+
+template <class Lane>
+QPN_HD sum_target take_target(Lane& lane, float* x, std::int64_t cols, float const* w) {
+  sum_target target{x, load_part(lane, x, cols), {}};
+  if (w != nullptr) target.weight = load_part(lane, w, cols);
+  return target;
+}
+
 /// x += (term(0, i) + term(1, i) + ...), element by element, added in that order; then the norm.
 template <class Lane, class Term>
-QPN_HD void add_terms(Lane& lane, int ranks, float* x, std::int64_t cols,
+QPN_HD void add_terms(Lane& lane, int ranks, sum_target target, std::int64_t cols,
                       following_norm const& then, std::int64_t row, Term const& term) {
-  for (std::int64_t i = lane.thread(); i < cols; i += rms_norm_params::threads) {
-    float sum = term(0, i);
-    for (int rank = 1; rank < ranks; ++rank) sum += term(rank, i);
-    lane.store(x + i, lane.load(x + i) + sum);
+  float* const x = target.x;
+  row_part sum = take_part(lane, cols, [&](std::int64_t i) { return term(0, i); });
+  for (int rank = 1; rank < ranks; ++rank) {
+    row_part const next = take_part(lane, cols, [&](std::int64_t i) { return term(rank, i); });
+    QPN_UNROLL
+    for (int j = 0; j < row_part::elements; ++j) sum.v[j] += next.v[j];
   }
-  // Each thread reads again what it wrote itself.
-  if (then.w != nullptr) rms_norm_row(lane, x, then.w, then.eps, cols, then.y, row);
+  QPN_UNROLL
+  for (int j = 0; j < row_part::elements; ++j) {
+    std::int64_t const i = lane.thread() + j * rms_norm_params::threads;
+    target.part.v[j] += sum.v[j];
+    if (i < cols) lane.store(x + i, target.part.v[j]);
+  }
+  std::int64_t const rest = lane.thread() + row_part::columns;
+  for (std::int64_t i = rest; i < cols; i += rms_norm_params::threads) {
+    float of_all = term(0, i);
+    for (int rank = 1; rank < ranks; ++rank) of_all += term(rank, i);
+    lane.store(x + i, lane.load(x + i) + of_all);
+  }
+  // What is not in registers each thread reads again where it wrote it itself.
+  if (then.w == nullptr) return;
+  rms_norm_row(lane, target.part, x, target.weight, then.w, then.eps, cols, then.y, row);
 }
 
 /// Terms that lie side by side in the device's own memory, one CTA a row.
@@ -50,8 +79,8 @@ QPN_HD void run_program(Lane& lane, rank_sum_params const& p) {
   std::int64_t const row = lane.block();
   float const* const terms = p.terms + row * p.cols;
   add_terms(
-      lane, p.ranks, p.x + row * p.x_stride, p.cols, p.then, row,
-      [&](int rank, std::int64_t i) { return lane.load(terms + rank * p.rows * p.cols + i); });
+      lane, p.ranks, take_target(lane, p.x + row * p.x_stride, p.cols, p.then.w), p.cols, p.then,
+      row, [&](int rank, std::int64_t i) { return lane.load(terms + rank * p.rows * p.cols + i); });
 }
 
 }  // namespace qwen38::ops::cuda

@@ -66,7 +66,7 @@ TEST(cuda_rows, an_activation_is_saturated_and_keeps_what_is_no_number) {
 }
 
 TEST(cuda_rms_norm, agrees_with_the_cpu_at_any_size) {
-  for (std::int64_t cols : {1, 31, 64, 192, 257, 5120}) {
+  for (std::int64_t cols : {1, 31, 64, 192, 257, 5120, 9001}) {
     auto reference = test_backend::cpu();
     auto device = test_backend::cuda();
     auto const values = random_floats(static_cast<std::uint64_t>(cols), 3 * cols, 30.0F);
