@@ -28,7 +28,7 @@ command -v compute-sanitizer > /dev/null || { echo 'sanitize.sh: compute-sanitiz
 
 # Tests that ask for a device that does not exist, or for more memory than there is: the sanitizer reports the error that
 # they expect. Whole models run the kernels that the operations' tests run, only longer, and read files.
-everywhere=-gpu_device_info.a_device_that_is_not_there*:cuda_memory.what_does_not_fit*:cuda_model.*:cuda_engine.*:cuda_demo.*
+everywhere=-gpu_device_info.a_device_that_is_not_there*:cuda_memory.what_does_not_fit*:cuda_model.*:cuda_round.*:cuda_engine.*:cuda_demo.*:cuda_long_prompt.*:cuda_ranks.*
 # What repeats one launch often is left to the other tools.
 repeats=gpu_gemm_launch.gives_the_same_bits_every_time:gpu_gemm_launch.*stream*:gpu/gpu_gemm_projection.*:cuda_attention.long_contexts*
 
@@ -52,7 +52,7 @@ check() { # TOOL PROGRAM SHARD SHARDS
 }
 
 programs=(examples/01_gemm_nvfp4/example_gemm_nvfp4 examples/03_cuda_graph/example_cuda_graph test/gpu/gpu_prepack_test test/gpu/gpu_gemm_test
-  examples/qwen38_server/test/ops/qwen38_cuda_test)
+  examples/qwen38_server/test/ops/qwen38_cuda_test examples/qwen38_server/test/ops/qwen38_cuda_ranks_test)
 for program in "${programs[@]}"; do
   [ -x "$build/$program" ] || { echo "sanitize.sh: $build/$program is not there: build the preset cuda first" >&2; exit 2; }
 done
