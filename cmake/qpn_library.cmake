@@ -16,6 +16,12 @@ add_library(qpn::cuda ALIAS qpn_cuda)
 set_target_properties(qpn_cuda PROPERTIES EXPORT_NAME cuda)
 target_link_libraries(qpn_cuda INTERFACE qpn)
 if(NOT QPN_CUDA STREQUAL "OFF")
+  # Headers and libraries of the compiler that is asked for, even where another toolkit's is on PATH.
+  find_program(qpn_nvcc NAMES "${CMAKE_CUDA_COMPILER}" "$ENV{CUDACXX}" nvcc NO_CACHE)
+  if(qpn_nvcc AND NOT CUDAToolkit_ROOT)
+    cmake_path(GET qpn_nvcc PARENT_PATH CUDAToolkit_ROOT)
+    cmake_path(GET CUDAToolkit_ROOT PARENT_PATH CUDAToolkit_ROOT)
+  endif()
   find_package(CUDAToolkit QUIET)
   if(CUDAToolkit_FOUND)
     # Installed, the package finds the consumer's own toolkit instead.

@@ -55,7 +55,6 @@ endfunction()
 # The host half never needs nvcc; the cuda presets demand it, everything else goes on without.
 set(qpn_with_cuda FALSE)
 if(NOT QPN_CUDA STREQUAL "OFF")
-  find_program(qpn_nvcc NAMES "${CMAKE_CUDA_COMPILER}" "$ENV{CUDACXX}" nvcc NO_CACHE)
   if(qpn_nvcc)
     qpn_check_cuda_architectures("${qpn_nvcc}")
   endif()

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Prints the folder of a CUDA toolkit that compiles for sm_70 (CUDA 13 cannot) and has nvdisasm and cu++filt:
+# Prints the folder of a CUDA toolkit that compiles and links for sm_70 (CUDA 13 cannot) and has nvdisasm and cu++filt:
 #   bash cmake/volta_toolkit.sh
 # It takes the first of these that is one: $QPN_VOLTA_TOOLKIT (or, where that is not set, the folder of an earlier
 # fetch), the toolkit of $CUDACXX, the toolkit of nvcc on PATH. If there is none it fetches CUDA 12.4 from Debian 13's
-# packages, through the mirror that apt uses here, into $QPN_VOLTA_TOOLKIT or the user's cache: about 1 GB over the
-# network, 1 minute, 200 MB kept. Nothing is installed, apt's own lists stay as they are, and no root is needed. Works
-# on Debian 12 (g++ 12) and 13 (g++-13, since CUDA 12.4 takes no newer one); `setup.sh volta` installs the compiler.
+# packages, with cuBLAS and the header of NCCL, through the mirror that apt uses here, into $QPN_VOLTA_TOOLKIT or the
+# user's cache: about 1.3 GB over the network, 2 minutes, 750 MB kept. Nothing is installed, apt's own lists stay as
+# they are, and no root is needed. Works on Debian 12 (g++ 12) and 13 (g++-13, since CUDA 12.4 takes no newer one);
+# `setup.sh volta` installs the compiler.
 # An interrupted fetch starts again. Messages go to standard error; each failure is one sentence and exit code 1.
 set -u -o pipefail
 
-recipe=1  # of what is kept and how; a folder that another recipe made is fetched again
+recipe=2  # of what is kept and how; a folder that another recipe made is fetched again
 suite=trixie
 mebibytes_needed=1400
 folder=${QPN_VOLTA_TOOLKIT:-${XDG_CACHE_HOME:-${HOME:?set HOME or QPN_VOLTA_TOOLKIT}/.cache}/qpn/cuda-12.4}
@@ -115,7 +116,7 @@ fetch_lists() {
     rm -rf "$part"
     mkdir -p "$part"/apt/{lists,cache/archives}/partial "$part"/{debs,x,bin,nvvm/bin,lib64}
     : > "$part/apt/status"
-    echo "deb [signed-by=$keyring] $mirror $suite main non-free" > "$part/apt/sources.list"
+    echo "deb [signed-by=$keyring] $mirror $suite main contrib non-free" > "$part/apt/sources.list"
     # Not its exit code: a mirror that is away is a warning to apt, and a hook of the system that fails is an error.
     apt_get update
     ls "$part"/apt/lists/*_non-free_binary-*_Packages* > /dev/null 2>&1 && { reached=1; break; }
@@ -140,12 +141,13 @@ unpack() {
 # Moves what was unpacked into NVIDIA's own layout. Debian's wrappers of nvcc, gcc and g++ look for /usr: left out.
 # Since 2.41 (Debian 13) glibc declares sinpi, cospi and their float forms, and noexcept: CUDA 12.4 must say the same.
 arrange() {
-  local usr=$part/x/usr tools=(bin2c cu++filt cudafe++ cuobjdump fatbinary nvdisasm nvlink nvprune ptxas)
+  local library usr=$part/x/usr tools=(bin2c cu++filt cudafe++ cuobjdump fatbinary nvdisasm nvlink nvprune ptxas)
   mv "${tools[@]/#/$usr/bin/}" "$usr"/lib/nvidia-cuda-toolkit/bin/{nvcc,crt} "$part/bin" &&
     mv "$usr/lib/nvidia-cuda-toolkit/bin/cicc" "$part/nvvm/bin" &&
     mv "$usr/lib/nvidia-cuda-toolkit/libdevice" "$part/nvvm" &&
     mv "$usr/include" "$part" &&
-    mv "$usr"/lib/*/libcuda*.a "$part/lib64" &&
+    mv "$usr"/lib/*/libcuda*.a "$usr"/lib/*/libcu{blas,blasLt,dart}.so.12* "$part/lib64" &&
+    for library in cublas cublasLt cudart; do ln -s "lib$library.so.12" "$part/lib64/lib$library.so" || return; done &&
     sed -i -E -e 's/\b((sin|cos)pi\(double x\)|(sin|cos)pif\(float x\));/\1 QPN_AS_GLIBC;/' \
       -e '1i #include <features.h>\n#if __GLIBC_PREREQ(2, 41)\n#define QPN_AS_GLIBC noexcept(true)' \
       -e '1i #else\n#define QPN_AS_GLIBC\n#endif' "$part/include/crt/math_functions.h" &&
@@ -158,11 +160,15 @@ fetch() {
   usable "$folder" && return
   trap 'rm -rf "$part"' EXIT
   trap 'exit 130' INT TERM
-  say "fetching CUDA 12.4 (about 1 GB) into $folder"
+  say "fetching CUDA 12.4 (about 1.3 GB) into $folder"
   fetch_lists
   unpack nvidia-cuda-dev './usr/include/*' '*/libcudart_static.a' '*/libcudadevrt.a'
   unpack nvidia-cuda-toolkit
   unpack libcu++-dev
+  unpack libcudart12 '*/libcudart.so.*'  # CMake asks for it, though only the archive is linked
+  unpack libcublas12 '*/libcublas.so.*'
+  unpack libcublaslt12 '*/libcublasLt.so.*'
+  unpack libnccl-dev '*/nccl.h'
   arrange 2>> "$part/log" || fail "Debian's CUDA packages are not laid out as expected ($(reason))."
   printf '%s\n' '#include <cuda_fp16.h>' '#include <cmath>' '__global__ void twice(__half2* x) { *x = __hadd2(*x, *x); }' \
     'int main() { twice<<<1, 1>>>(nullptr); }' > "$part/x/probe.cu"

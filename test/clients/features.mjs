@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of docs/clients.md, and which of them the server does not have yet.
+// The rows of docs/clients.md.
 
 /** Feature id and what a reader sees. The order is that of the page. */
 export const features = [
@@ -24,6 +24,3 @@ export const features = [
   ['json_schema', 'an answer held to a JSON schema'],
   ['agent', 'the agent reads a file with its tool and answers'],
 ];
-
-/** Features whose tests are left out: the server does not have them yet. */
-export const not_yet = ['tool_call', 'tool_stream', 'tool_history', 'json_schema', 'agent'];

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/clients.md from the results of a run.
-import { features, not_yet } from './features.mjs';
+import { features } from './features.mjs';
 
-/** clients: [{name, version, results: {feature: {state: 'passed'|'failed'|'left out', note?}}}]. */
+/** clients: [{name, version, results: {feature: {state: 'passed'|'failed', note?}}}]. */
 export function page(clients, server_version) {
   const notes = [];
   const cell = (result) => {
     if (!result) return '-';
-    if (result.state === 'left out') return 'not yet';
     if (result.state === 'failed') return '**no**';
     if (!result.note) return 'yes';
     notes.push(result.note);
@@ -28,7 +27,6 @@ export function page(clients, server_version) {
     ...rows,
     '',
     '- yes: a test of `test/clients` does it and checks what comes back. -: the client has nothing of the kind.',
-    ...(not_yet.length > 0 ? ['- not yet: the test is written, and left out until the server has the feature.'] : []),
     ...notes.map((note, index) => `- (${index + 1}) ${note}`),
     '',
   ].join('\n');

@@ -86,14 +86,67 @@ byte_automaton::state byte_automaton::step(state from, unsigned char byte) {
   state const cached = get(from).steps[byte];
   if (cached != unknown) return cached;
   std::vector<place> reached;
+  // The bytes around this one that all edges treat alike.
+  int low = 0;
+  int high = 255;
   for (place const& one : get(from).places) {
     for (auto const& edge : grammar_->bytes_of(one.node)) {
-      if (edge.low <= byte && byte <= edge.high) reached.push_back({edge.to, one.open});
+      if (byte > edge.high) {
+        low = std::max(low, edge.high + 1);
+      } else if (byte < edge.low) {
+        high = std::min(high, edge.low - 1);
+      } else {
+        low = std::max<int>(low, edge.low);
+        high = std::min<int>(high, edge.high);
+        reached.push_back({edge.to, one.open});
+      }
     }
   }
   state const to = reached.empty() ? dead : intern(std::move(reached));
-  states_[static_cast<std::size_t>(from)].steps[byte] = to;
+  auto& steps = states_[static_cast<std::size_t>(from)].steps;
+  std::fill(steps.begin() + low, steps.begin() + high + 1, to);
   return to;
+}
+
+byte_automaton::stride byte_automaton::stride_of(state at) {
+  if (auto const& found = get(at).next) return *found;
+  stride out{dead, ~text_classes{0}};
+  // Text is mostly letters, and where no letter may follow a digit may.
+  for (unsigned char const byte : {'a', 'A', '0'}) {
+    if (out.to == dead) out.to = step(at, byte);
+  }
+  auto const leave_out = [&](text_class kind) { out.kinds &= ~static_cast<text_classes>(kind); };
+  for (int byte = 0; byte < 256; ++byte) {
+    auto const value = static_cast<unsigned char>(byte);
+    if (step(at, value) != out.to)
+      leave_out(byte < 0x80 ? class_of_ascii(value) : text_class::broken);
+  }
+  for (utf8_form const& form : utf8_forms()) {
+    std::set<state> reached = {at};
+    for (utf8_range const& range : form.bytes) {
+      std::set<state> next;
+      for (state const from : reached) {
+        for (int byte = range.low; byte <= range.high; ++byte)
+          next.insert(step(from, static_cast<unsigned char>(byte)));
+      }
+      reached = std::move(next);
+      if (reached.contains(dead)) break;
+    }
+    if (reached != std::set<state>{out.to}) leave_out(form.kind);
+  }
+  if (out.to == dead) out.kinds = 0;
+  states_[static_cast<std::size_t>(at)].next = out;
+  return out;
+}
+
+bool byte_automaton::reads_all(state at, text_classes kinds, std::int32_t longest) {
+  for (; longest > 0 && kinds != 0; --longest) {
+    auto const next = stride_of(at);
+    if ((kinds & ~next.kinds) != 0) return false;
+    if (next.to == at) return true;
+    at = next.to;
+  }
+  return true;
 }
 
 void byte_automaton::forget_all_but(state kept) {

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "text/byte_grammar.hpp"
+#include "text/text_classes.hpp"
 
 namespace qwen38::text {
 
@@ -26,6 +28,10 @@ class byte_automaton {
   [[nodiscard]] state start() const noexcept { return 0; }
   /// The state after one more byte; dead: no text of the language goes on so. from: not dead.
   [[nodiscard]] state step(state from, unsigned char byte);
+  /// True only where every text of up to `longest` characters of these kinds may follow, also one
+  /// that breaks off inside its last character; false also where it is not seen at once. at: not
+  /// dead.
+  [[nodiscard]] bool reads_all(state at, text_classes kinds, std::int32_t longest);
   /// The bytes so far are a text of the language.
   [[nodiscard]] bool accepts(state at) const { return get(at).accepts; }
   /// Some byte may follow.
@@ -51,17 +57,24 @@ class byte_automaton {
     std::size_t operator()(std::vector<place> const& places) const noexcept;
     std::size_t operator()(frame const& one) const noexcept;
   };
+  /// Where every character of these kinds leads, whichever it is.
+  struct stride {
+    state to = dead;
+    text_classes kinds = 0;
+  };
   struct known {
     std::vector<place> places;
     std::array<state, 256> steps;
     bool accepts = false;
     bool goes_on = false;
+    std::optional<stride> next;
   };
 
   [[nodiscard]] known const& get(state at) const { return states_[static_cast<std::size_t>(at)]; }
   [[nodiscard]] stack push(byte_grammar::node back, stack below);
   [[nodiscard]] state intern(std::vector<place> reached);
   void close(std::vector<place>& reached);
+  [[nodiscard]] stride stride_of(state at);
 
   std::shared_ptr<byte_grammar const> grammar_;
   std::vector<known> states_;

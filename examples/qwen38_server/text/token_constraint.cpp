@@ -14,6 +14,9 @@ namespace {
 constexpr std::size_t most_states = 4096;
 constexpr std::size_t most_masks = 256;
 
+// Nodes that go on from one, from which on it pays to ask whether all of them are allowed.
+constexpr std::size_t worth_asking = 32;
+
 }  // namespace
 
 token_constraint::token_constraint(token_grammar rules)
@@ -31,23 +34,35 @@ std::span<std::uint32_t const> token_constraint::mask() {
   return made;
 }
 
-/// In the order of the bytes, from each token on where it parts from the one before.
 void token_constraint::walk(std::vector<std::uint32_t>& mask) {
   mask.assign(rules_.words->mask_words(), 0);
-  path_.assign(1, at_);
-  for (auto const& token : rules_.words->tokens()) {
-    auto const shared = static_cast<std::size_t>(token.shared);
-    // A beginning that is dead stays so for all tokens that share it.
-    if (path_.size() <= shared) continue;
-    path_.resize(shared + 1);
-    for (std::size_t i = shared; i < token.bytes.size(); ++i) {
-      auto const next = automaton_.step(path_.back(), static_cast<unsigned char>(token.bytes[i]));
-      if (next == byte_automaton::dead) break;
-      path_.push_back(next);
+  path_.resize(rules_.words->longest() + 1);
+  path_[0] = at_;
+  auto const nodes = rules_.words->nodes();
+  auto const allow = [&, ids = rules_.words->ids()](std::int32_t first, std::int32_t behind) {
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(behind); ++i) {
+      auto const id = static_cast<std::uint32_t>(ids[i]);
+      mask[id / 32] |= 1U << id % 32;
     }
-    if (path_.size() <= token.bytes.size()) continue;
-    auto const id = static_cast<std::uint32_t>(token.id);
-    mask[id / 32] |= 1U << id % 32;
+  };
+  for (std::size_t i = 0; i + 1 < nodes.size();) {
+    auto const& here = nodes[i];
+    auto const behind = static_cast<std::size_t>(here.behind);
+    auto const depth = static_cast<std::size_t>(here.depth);
+    auto const before = path_[depth];
+    if (behind - i >= worth_asking && automaton_.reads_all(before, here.below, here.longest)) {
+      allow(here.first, nodes[behind].first);
+      i = behind;
+      continue;
+    }
+    auto const next = automaton_.step(before, here.byte);
+    if (next == byte_automaton::dead) {
+      i = behind;
+      continue;
+    }
+    path_[depth + 1] = next;
+    ++i;
+    allow(here.first, nodes[i].first);
   }
 }
 

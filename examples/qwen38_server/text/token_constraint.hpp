@@ -48,7 +48,7 @@ class token_constraint {
   byte_automaton automaton_;
   byte_automaton::state at_;
   std::unordered_map<byte_automaton::state, std::vector<std::uint32_t>> masks_;
-  std::vector<byte_automaton::state> path_;  // of walk(): the state after each byte of a token
+  std::vector<byte_automaton::state> path_;  // of walk(): the state before each byte of a token
 };
 
 }  // namespace qwen38::text
