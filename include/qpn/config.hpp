@@ -26,6 +26,16 @@
 #define QPN_UNROLL_BY_4
 #endif
 
+/// fp32 a * b and a + b, rounded each on its own: nvcc fuses the operators. Before sm_80 the
+/// kernels whose bits must agree have one epilogue, and these would make it spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define QPN_ROUNDED_PRODUCT(a, b) __fmul_rn(a, b)
+#define QPN_ROUNDED_SUM(a, b) __fadd_rn(a, b)
+#else
+#define QPN_ROUNDED_PRODUCT(a, b) ((a) * (b))
+#define QPN_ROUNDED_SUM(a, b) ((a) + (b))
+#endif
+
 #if defined(__CUDACC__)
 /// A function of device code alone.
 #define QPN_DEVICE __device__ __forceinline__

@@ -10,6 +10,7 @@
 #include "qpn/arch/sm70/gemv_kernel.cuh"
 #include "qpn/arch/sm80/gemm_kernel.cuh"
 #include "qpn/arch/sm80/gemm_params.hpp"
+#include "qpn/arch/sm90/gemm_group_launch.cuh"
 #include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/arch/sm90/gemm_wide_launch.cuh"
 #include "qpn/detail/launch.cuh"
@@ -87,8 +88,13 @@ template <class Operand, class Format>
   switch (route(plan, args.m).method) {
     case gemm_method::mt1: return launch_mma16<Operand, 1>(plan, args, workspace, stream);
     case gemm_method::mt2: return launch_mma16<Operand, 2>(plan, args, workspace, stream);
+    // Plans have no kernels over wgmma for the other operands.
+    case gemm_method::group:
+      if constexpr (Operand::format::code_bits <= 8 && !Operand::block_scales) {
+        return gemm_outcome(sm90::launch_gemm_groups<Operand>(plan, args, workspace, stream));
+      }
+      break;
     case gemm_method::wide:
-      // Plans have no fused kernel for the other operands.
       if constexpr (Operand::format::code_bits <= 8 && !Operand::block_scales) {
         return gemm_outcome(sm90::launch_gemm_wide<Operand>(plan, args, workspace, stream));
       }
@@ -193,10 +199,10 @@ template <class Format>
 /// to their row alone.
 ///
 /// Where m is above gemm_max_m the workspace must be as large; kernels of sm_70 do not use it,
-/// those of sm_90 order x in it. With fp8 and block scales such calls are launches of gemm_max_m
-/// rows each, one after another, which keep a row's bits beyond gemm_max_m, too, and count in the
-/// census one by one. Calls that the plan sends through dequantised panels
-/// (gemm_problem::dense_bytes) are for gemm_dense.
+/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales such
+/// calls are launches of gemm_max_m rows each, one after another, which keep a row's bits beyond
+/// gemm_max_m, too, and count in the census one by one. Calls that the plan sends through
+/// dequantised panels (gemm_problem::dense_bytes) are for gemm_dense.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
 /// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/arch/sm90/gemm_group_plan.hpp"
 #include "qpn/arch/sm90/gemm_wide_plan.hpp"
 #include "qpn/candidates.hpp"
 #include "qpn/detail/alignment.hpp"
@@ -103,12 +104,20 @@ namespace detail {
   return layout.scale == scale_mode::block && m > gemm_max_m;
 }
 
+/// Whether calls with m rows, up to gemm_max_m, run by warpgroups.
+template <class Format>
+[[nodiscard]] constexpr bool uses_groups(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
+  return plan.arch == gemm_arch::sm90 && plan.fused_wide &&
+         plan.layout.scale != scale_mode::block && plan.problem.candidates == 0 &&
+         m <= gemm_max_m && sm90::prefers_groups(plan.layout, m);
+}
+
 }  // namespace detail
 
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
-/// two, up to gemm_max_m as many as detail::cut_rows says for each row block. The kernels are those
-/// of the layout. Weights with block scales run more rows as calls of gemm_max_m. Panels need no
-/// matrix instruction of ours, so they are emulated nowhere.
+/// two, up to gemm_max_m as many as detail::cut_rows says for each row block, or warpgroups. The
+/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m.
+/// Panels need no matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
@@ -117,6 +126,7 @@ template <class Format>
   int const row_tiles = detail::cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles;
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
                              : m > gemm_max_m && !sliced                    ? gemm_method::wide
+                             : detail::uses_groups(plan, m)                 ? gemm_method::group
                              : row_tiles == 8                               ? gemm_method::mt8
                              : row_tiles == 6                               ? gemm_method::mt6
                              : row_tiles == 4                               ? gemm_method::mt4
@@ -505,6 +515,9 @@ template <class Format>
   detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;
   plan.workspace_zero_bytes = placed.zero_bytes;
+  if (std::int64_t const m = detail::narrow_max_m(problem); detail::uses_groups(plan, m)) {
+    plan.workspace_bytes += detail::sm90::group_workspace_bytes(layout, m);
+  }
   if (status const planned = detail::plan_many_rows(plan); !planned.ok()) return planned;
   out = plan;
   return {};

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <qpn/arch/sm90/gemm_group_program.hpp>
 #include <qpn/arch/sm90/gemm_wide_program.hpp>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@
 #include "support/emulator/fiber.hpp"
 #include "support/emulator/warp_math.hpp"
 
-// The lane operations of the GEMM for many rows on Hopper, one fiber for each thread of a cluster.
+// The lane operations of the GEMMs over wgmma on Hopper, one fiber for each thread of a cluster.
 // What is asynchronous comes as late as it may: copies at random times in their order, products
 // when somebody waits for them. So a missing wait reads what is not there yet, and a register or a
 // stage that is written too early is seen.
@@ -26,7 +27,14 @@ namespace qpn::test {
 class wide_cluster;
 
 /// An operation that a mutant leaves out.
-enum class lost_operation : std::uint8_t { none, barrier_wait, product_wait, cluster_sync };
+enum class lost_operation : std::uint8_t {
+  none,
+  barrier_wait,
+  product_wait,
+  cluster_sync,
+  copy_wait,
+  block_sync,
+};
 
 class wide_test_lane {
  public:
@@ -64,7 +72,7 @@ class wide_test_lane {
   }
 
   void sync_warp() { sync(thread_ / detail::warp_lanes, detail::warp_lanes); }
-  void sync_block() { sync(100, detail::sm90::wide_threads); }
+  void sync_block();
   void sync_consumers() { sync(101, detail::sm90::wide_consumer_threads); }
   void cluster_sync();
   void fence_bulk_copies() {}
@@ -79,6 +87,42 @@ class wide_test_lane {
   void copies_arrive(int barrier);
   void allow_next() {}
   void wait_previous() {}
+
+  [[nodiscard]] detail::word4 shared_load_words(int offset) {
+    return shared_load<detail::word4>(offset);
+  }
+  [[nodiscard]] detail::word2 shared_load_pair(int offset) {
+    return shared_load<detail::word2>(offset);
+  }
+  template <class T>
+  void copy_if(bool condition, int offset, T const* p) {
+    unsigned char* const to = shared(rank_, offset, sizeof(T));
+    copies_.push_back([to, p, condition] {
+      if (condition) {
+        std::memcpy(to, p, sizeof(T));
+      } else {
+        std::memset(to, 0, sizeof(T));
+      }
+    });
+  }
+  void commit_copies() {
+    copy_groups_.push_back(std::move(copies_));
+    copies_.clear();
+  }
+  template <int Pending>
+  void wait_copies() {
+    int const pending = Pending + (loses(lost_operation::copy_wait) ? 1 : 0);
+    while (copy_groups_.size() > static_cast<std::size_t>(pending)) {
+      for (auto const& copy : copy_groups_.front()) copy();
+      copy_groups_.pop_front();
+    }
+  }
+  void barrier_expect_if(bool condition, int barrier, int bytes) {
+    if (condition) barrier_expect(barrier, bytes);
+  }
+  void copy_bulk_if(bool condition, int offset, std::byte const* p, int bytes, int barrier) {
+    if (condition) copy_bulk(offset, p, bytes, barrier);
+  }
 
   template <int Count>
   void take_registers() {}
@@ -148,16 +192,20 @@ class wide_test_lane {
   wide_cluster* cluster_;
   int rank_;
   int thread_;
+  int block_syncs_ = 0;
   std::vector<product> group_;
   std::deque<std::vector<product>> groups_;
+  std::vector<std::function<void()>> copies_;
+  std::deque<std::vector<std::function<void()>>> copy_groups_;
 };
 
 /// The CTAs of one cluster, whose threads all run here, in random order.
 class wide_cluster {
  public:
-  wide_cluster(int ranks, int first_block, int blocks, int shared_bytes, std::uint64_t seed,
-               lost_operation lost)
+  wide_cluster(int ranks, int first_block, int blocks, int threads, int shared_bytes,
+               std::uint64_t seed, lost_operation lost)
       : ranks_(ranks),
+        threads_(threads),
         first_block_(first_block),
         blocks_(blocks),
         random_(seed * 2 + 1),
@@ -173,7 +221,7 @@ class wide_cluster {
   bool run(std::function<void(wide_test_lane&)> const& program) {
     std::vector<std::unique_ptr<fiber>> fibers;
     for (int rank = 0; rank < ranks_; ++rank) {
-      for (int thread = 0; thread < detail::sm90::wide_threads; ++thread) {
+      for (int thread = 0; thread < threads_; ++thread) {
         lanes_.emplace_back(*this, rank, thread);
         fibers.push_back(local_fibers().take());
         fibers.back()->start([&program, lane = &lanes_.back()] { program(*lane); });
@@ -261,6 +309,7 @@ class wide_cluster {
   }
 
   int ranks_;
+  int threads_;  ///< of a CTA
   int first_block_;
   int blocks_;
   std::uint64_t random_;
@@ -303,9 +352,14 @@ inline void wide_test_lane::sync(int barrier, int threads) {
   cluster_->meet(c.meetings[barrier], threads);
 }
 
+inline void wide_test_lane::sync_block() {
+  if (loses(lost_operation::block_sync) && block_syncs_++ > 0) return;
+  sync(100, cluster_->threads_);
+}
+
 inline void wide_test_lane::cluster_sync() {
   if (loses(lost_operation::cluster_sync)) return;
-  cluster_->meet(cluster_->of_all_, cluster_->ranks_ * detail::sm90::wide_threads);
+  cluster_->meet(cluster_->of_all_, cluster_->ranks_ * cluster_->threads_);
 }
 
 inline void wide_test_lane::barrier_init(int barrier, int arrivals) {
@@ -363,11 +417,11 @@ inline void wide_test_lane::copies_arrive(int barrier) {
 }
 
 /// d += a b of the oldest group, PTX ISA "Asynchronous warpgroup-level matrix multiply-accumulate":
-/// each sum of 16 products is added in fp64 and rounded once.
+/// as multiply_accumulate_m16n8k16 does it, to the bit.
 inline void wide_test_lane::run_group() {
   sync_warp();  // all lanes of the warp wait for the same group
   int const id = thread_ % detail::warp_lanes;
-  auto const first = static_cast<std::size_t>(rank_ * detail::sm90::wide_threads + thread_ - id);
+  auto const first = static_cast<std::size_t>(rank_ * cluster_->threads_ + thread_ - id);
   for (std::size_t p = 0; p < groups_.front().size(); ++p) {
     product const& mine = groups_.front()[p];
     for (int half = 0; half < 2; ++half) {
@@ -383,14 +437,14 @@ inline void wide_test_lane::run_group() {
         for (int b = 0; b < 2; ++b) {
           int const row = 8 * j + id % 4 * 2 + b;
           float& d = mine.d[4 * j + 2 * half + b];
-          double sum = mine.accumulate ? static_cast<double>(d) : 0.0;
+          double sum = 0.0;
           for (int slot = 0; slot < 16; ++slot) {
             int const chunk = 2 * mine.slice + slot / 8;
             auto const x = shared_load<std::uint16_t>(mine.rows + row * 128 +
                                                       16 * (chunk ^ row % 8) + 2 * (slot % 8));
             sum += a[slot] * static_cast<double>(decode_f16(x));
           }
-          d = static_cast<float>(sum);
+          d = static_cast<float>(sum + (mine.accumulate ? static_cast<double>(d) : 0.0));
         }
       }
     }

@@ -91,13 +91,28 @@ template <class Lane>
   return factors;
 }
 
+// Rounded each on its own: a compiler may fuse a product into the sum behind it in one kernel and
+// not in another, and a row's bits must not depend on which of them runs.
+[[nodiscard]] QPN_HD inline float rounded_product(float a, float b) noexcept {
+  return QPN_ROUNDED_PRODUCT(a, b);
+}
+[[nodiscard]] QPN_HD inline float rounded_sum(float a, float b) noexcept {
+  return QPN_ROUNDED_SUM(a, b);
+}
+
+/// silu(gate) * up
+template <class Lane>
+[[nodiscard]] QPN_HD float gated(Lane& lane, float gate, float up) noexcept {
+  return gate / rounded_sum(1.0f, lane.exp(-gate)) * up;
+}
+
 /// The sum of a weight row of the tile scaled, plus bias.
 [[nodiscard]] QPN_HD inline float scaled_sum(epilogue_params const& p,
                                              column_factors const& factors, int tile,
                                              float sum) noexcept {
   float value = sum * p.code_scale;
-  if (p.scale != scale_mode::none) value *= factors.scale[tile];
-  if (p.bias != nullptr) value += factors.bias[tile];
+  if (p.scale != scale_mode::none) value = rounded_product(value, factors.scale[tile]);
+  if (p.bias != nullptr) value = rounded_sum(value, factors.bias[tile]);
   return value;
 }
 
@@ -136,7 +151,7 @@ QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, column_factors 
   if (p.act == activation::silu_gate) {  // n is a multiple of 64
     float const gate = scaled_sum(p, factors, 0, low);
     float const up = scaled_sum(p, factors, 1, high);
-    store_result(lane, p, row, tile_n * group + id, gate / (1.0f + lane.exp(-gate)) * up);
+    store_result(lane, p, row, tile_n * group + id, gated(lane, gate, up));
     return;
   }
   QPN_UNROLL

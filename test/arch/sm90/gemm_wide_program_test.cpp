@@ -145,7 +145,7 @@ wide_run run_as(wide_case const& c) {
   result.output = params.output;
   int const clusters = std::min(params.tiles, 2);
   for (int i = 0; i < clusters; ++i) {
-    wide_cluster cluster(c.ranks, i * c.ranks, clusters * c.ranks,
+    wide_cluster cluster(c.ranks, i * c.ranks, clusters * c.ranks, detail::sm90::wide_threads,
                          detail::sm90::wide_shared<Operand, Rows>::bytes, c.schedule, c.lost);
     cluster.run([&params](wide_test_lane& lane) {
       detail::sm90::gemm_wide_program<Operand, Rows>(lane, params);

@@ -11,9 +11,9 @@
 #include "qpn/detail/mma16_map.hpp"
 #include "qpn/dtype.hpp"
 
-// The epilogue of the GEMM for many rows: a warp finishes its strip for 32 rows of x at a time.
-// Scale, bias and activation act on the accumulator registers; the values then turn from weight
-// rows to rows of y in shared memory of the warp's own.
+// The epilogue of the kernels over wgmma: a warp finishes its strip for up to 32 rows of x at a
+// time. Scale, bias and activation act on the accumulator registers; the values then turn from
+// weight rows to rows of y in shared memory of the warp's own.
 
 namespace qpn::detail::sm90 {
 
@@ -67,12 +67,13 @@ struct wide_finisher {
     for (int half = 0; half < 2; ++half) {
       QPN_UNROLL
       for (int i = 0; i < 4; ++i) {
-        v[half][i] = lane.fma(v[half][i], scale[half][i / 2], bias[half][i / 2]);
+        v[half][i] = rounded_product(v[half][i], scale[half][i / 2]);
+        if (e.bias != nullptr) v[half][i] = rounded_sum(v[half][i], bias[half][i / 2]);
       }
     }
     if constexpr (Gated) {
       QPN_UNROLL
-      for (int i = 0; i < 4; ++i) v[0][i] = v[0][i] / (1.0f + lane.exp(-v[0][i])) * v[1][i];
+      for (int i = 0; i < 4; ++i) v[0][i] = gated(lane, v[0][i], v[1][i]);
     }
     if constexpr (Halves) {
       // A magnitude at or beyond infinity reaches bit 15 of its half.
@@ -105,11 +106,10 @@ struct wide_finisher {
     }
   }
 
-  /// Stores `rows` of the 32 rows, which are in shared memory, from row first_row of y on.
-  template <bool Halves, bool Gated, class Lane>
-  QPN_HD void store(Lane& lane, gemm_wide_params const& p, std::int64_t first_row,
-                    int rows) const noexcept {
-    epilogue_params const& e = p.epilogue;
+  /// Stores `rows` of the `Most` rows, which are in shared memory, from row first_row of y on.
+  template <bool Halves, bool Gated, int Most, class Lane>
+  QPN_HD void store(Lane& lane, epilogue_params const& e, wide_output output,
+                    std::int64_t first_row, int rows) const noexcept {
     std::int64_t const columns = Gated ? e.n / 2 : e.n;
     if constexpr (Halves) {
       constexpr int parts = Gated ? 2 : 4;  // of 8 columns
@@ -119,20 +119,20 @@ struct wide_finisher {
       std::uint16_t* const to =
           static_cast<std::uint16_t*>(e.y) + (first_row + id / parts) * e.ldy + at;
       QPN_UNROLL
-      for (int row = 0; row < wide_chunk_rows; row += warp_lanes / parts) {
+      for (int row = 0; row < Most; row += warp_lanes / parts) {
         int const mine = row + id / parts;
         if (mine < rows) {
           lane.store(reinterpret_cast<word4*>(to + row * e.ldy),
                      lane.template shared_load<word4>(shared + mine * half_row_bytes + 16 * part));
         }
       }
-    } else if (p.output == wide_output::floats) {
+    } else if (output == wide_output::floats) {
       constexpr int quads = Gated ? 4 : 8;
       int const quad = id % quads;
       int const at = column + quad / 4 * 32 + quad % 4 * 4;
       if (at >= columns) return;
       QPN_UNROLL_BY_4
-      for (int row = 0; row < wide_chunk_rows; row += warp_lanes / quads) {
+      for (int row = 0; row < Most; row += warp_lanes / quads) {
         int const mine = row + id / quads;
         if (mine >= rows) continue;
         float4_quad value =

@@ -286,8 +286,9 @@ struct wide_consumer {
           finisher.template put<Halves, Gated>(lane, p.epilogue, 8 * (j - first), values);
         }
         lane.sync_warp();  // all of the chunk is there
-        finisher.template store<Halves, Gated>(lane, p, std::int64_t{place.first_row} + 8 * first,
-                                               left < wide_chunk_rows ? left : wide_chunk_rows);
+        finisher.template store<Halves, Gated, wide_chunk_rows>(
+            lane, p.epilogue, p.output, std::int64_t{place.first_row} + 8 * first,
+            left < wide_chunk_rows ? left : wide_chunk_rows);
       }
       return;
     }
@@ -304,8 +305,9 @@ struct wide_consumer {
         finisher.template put<Halves, Gated>(lane, p.epilogue, 8 * b, values);
       }
       lane.sync_warp();  // all of the chunk is there
-      finisher.template store<Halves, Gated>(lane, p, std::int64_t{place.first_row} + 8 * first,
-                                             left < 8 * blocks ? left : 8 * blocks);
+      finisher.template store<Halves, Gated, wide_chunk_rows>(
+          lane, p.epilogue, p.output, std::int64_t{place.first_row} + 8 * first,
+          left < 8 * blocks ? left : 8 * blocks);
     }
   }
 };
