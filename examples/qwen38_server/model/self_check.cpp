@@ -125,7 +125,7 @@ double check_product(ops::backend& backend, ops::linear const& packed,
       ops::pass_rows rows;
       rows.ids = std::span(ids).first(static_cast<std::size_t>(m));
       backend.set_pass(*pass, rows);
-      backend.embed(*table, *pass, stream);
+      backend.embed(*table, *pass, {}, stream);
       backend.copy(stream, x);
       if (gates) {
         backend.gate_up(packed, x, out);

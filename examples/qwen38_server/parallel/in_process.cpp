@@ -25,12 +25,6 @@ struct group {
   std::vector<candidate_lists> lists;
 };
 
-/// Larger for what is chosen before: what is no number before all, so that a broken row shows.
-std::uint64_t key_of(ranked_id const& one) {
-  return one.id < 0 ? qpn::detail::no_candidate
-                    : qpn::detail::candidate_key(one.value, static_cast<std::uint32_t>(one.id));
-}
-
 float* row(ops::tensor const& t, std::int64_t index) {
   return static_cast<float*>(t.slice_rows(index, 1).data);
 }
