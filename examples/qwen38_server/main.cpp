@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   qwen38::cli::add_chat(app, chosen);
   qwen38::cli::add_generate(app, chosen);
   qwen38::cli::add_bench(app, chosen);
+  qwen38::cli::add_plan(app, chosen);
   qwen38::cli::add_inspect(app, chosen);
   qwen38::cli::add_convert(app, chosen);
   qwen38::cli::add_synth(app, chosen);

@@ -56,6 +56,8 @@ class bench_device final : public device {
     return memory;
   }
   void release(void* memory) noexcept override { static_cast<void>(cudaFree(memory)); }
+  void reserve(std::size_t /*bytes*/) override { refuse(); }
+  [[nodiscard]] memory_ledger const& memory() const override { refuse(); }
   void clear(byte_lines to, std::size_t width, std::size_t height) override {
     check(cudaMemset2DAsync(to.data, std::max(to.pitch, width), 0, width, height, stream_),
           "to clear memory");

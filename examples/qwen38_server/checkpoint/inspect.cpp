@@ -270,7 +270,7 @@ int print_inspection(std::ostream& out, inspection const& result, bool as_json) 
   return result.ok() ? 0 : 2;
 }
 
-void verify_weights(repository& tensors, model_config const& config) {
+std::uint64_t verify_weights(repository& tensors, model_config const& config) {
   diagnostics strict(diagnostics::mode::strict);
   inventory const weights = take_inventory(tensors, config, strict);
   tensors.forget_claims();
@@ -279,6 +279,7 @@ void verify_weights(repository& tensors, model_config const& config) {
        read_declarations(tensors.directory(), document, strict)) {
     compare_declaration(declaration, weights.linears, strict);
   }
+  return weights.all.bytes;
 }
 
 }  // namespace qwen38::checkpoint

@@ -38,8 +38,9 @@ struct inspection {
 
 /// Refuses what inspect_checkpoint calls an error of the weights or of their declarations, before
 /// anything is packed. Claims nothing.
+/// @return bytes of the tensors that the model uses
 /// @throws qwen38::error with the first sentence
-void verify_weights(repository& tensors, model_config const& config);
+std::uint64_t verify_weights(repository& tensors, model_config const& config);
 
 /// Prints a table for people, or one JSON object.
 /// @return 0, or 2 if the inspection holds an error

@@ -55,6 +55,21 @@ mapped_file& mapped_file::operator=(mapped_file&& other) noexcept {
   return *this;
 }
 
+address_range::address_range(std::size_t bytes) {
+  if (bytes == 0) return;
+  void* const address =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    throw error(error_kind::io, std::to_string(bytes) + " bytes of addresses cannot be had: " +
+                                    std::generic_category().message(errno));
+  }
+  bytes_ = {static_cast<std::byte const*>(address), bytes};
+}
+
+address_range::~address_range() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
 void release_pages(std::span<std::byte const> bytes) noexcept {
   auto const page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   auto const begin = reinterpret_cast<std::uintptr_t>(bytes.data());

@@ -26,6 +26,22 @@ class mapped_file {
   std::span<std::byte const> bytes_;
 };
 
+/// Addresses without memory behind them: stands for bytes whose number alone matters. Reading one
+/// is a SIGSEGV.
+class address_range {
+ public:
+  /// @throws qwen38::error (io) with the system's reason.
+  explicit address_range(std::size_t bytes);
+  ~address_range();
+  address_range(address_range const&) = delete;
+  address_range& operator=(address_range const&) = delete;
+
+  [[nodiscard]] std::span<std::byte const> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<std::byte const> bytes_;
+};
+
 /// Gives back the memory of the whole pages inside `bytes`, which lie in a mapped_file; a later
 /// read brings them back from the file. Keeps a pass over a large file small.
 void release_pages(std::span<std::byte const> bytes) noexcept;

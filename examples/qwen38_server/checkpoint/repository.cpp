@@ -42,8 +42,8 @@ repository::repository(std::filesystem::path const& directory, open_mode mode, d
 }
 
 repository::repository(std::filesystem::path const& directory,
-                       std::vector<tensor_view> const& tensors)
-    : directory_(directory), mode_(open_mode::full) {
+                       std::vector<tensor_view> const& tensors, open_mode mode)
+    : directory_(directory), mode_(mode) {
   for (tensor_view const& tensor : tensors) {
     by_name_.emplace(tensor.name, entries_.size());
     entries_.push_back({&tensor, 0});
@@ -210,6 +210,10 @@ tensor_view const& repository::claim(std::string_view name) {
   entry& claimed = entries_[found->second];
   claimed.claimed = true;
   return *claimed.tensor;
+}
+
+void repository::let_go(std::span<std::byte const> bytes) const noexcept {
+  if (!shards_.empty()) release_pages(bytes);
 }
 
 void repository::forget_claims() noexcept {

@@ -34,14 +34,20 @@ class repository {
   /// be read.
   repository(std::filesystem::path const& directory, open_mode mode, diagnostics& report);
 
-  /// A directory that has only the JSON files: the tensors are in memory that outlives this.
-  repository(std::filesystem::path const& directory, std::vector<tensor_view> const& tensors);
+  /// A directory that has only the JSON files: the tensors are in memory that outlives this, or,
+  /// with headers_only, have no bytes.
+  repository(std::filesystem::path const& directory, std::vector<tensor_view> const& tensors,
+             open_mode mode = open_mode::full);
 
   [[nodiscard]] tensor_view const* find(std::string_view name) const noexcept;
 
   /// The tensor, now marked as used. Claiming twice is fine.
   /// @throws qwen38::error (corrupt_data) if there is none of that name.
   tensor_view const& claim(std::string_view name);
+
+  /// Nobody reads these bytes of a tensor again soon: memory that holds them as a copy of a file is
+  /// given back.
+  void let_go(std::span<std::byte const> bytes) const noexcept;
 
   /// Makes every tensor unused again, for a check that goes before the use.
   void forget_claims() noexcept;

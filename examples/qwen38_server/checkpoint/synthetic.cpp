@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -47,12 +48,35 @@ json config_tiny() {
           {"num_hidden_layers", 8},
           {"num_attention_heads", 8},
           {"num_key_value_heads", 4},
-          {"head_dim", 64},
+          {"head_dim", 256},
           {"linear_num_key_heads", 4},
           {"linear_num_value_heads", 8},
-          {"linear_key_head_dim", 32},
-          {"linear_value_head_dim", 32},
+          {"linear_key_head_dim", 128},
+          {"linear_value_head_dim", 128},
           {"max_position_embeddings", 4096}};
+}
+
+json config_small() {
+  return {{"vocab_size", 4096},
+          {"hidden_size", 1024},
+          {"intermediate_size", 3584},
+          {"num_hidden_layers", 16},
+          {"num_attention_heads", 8},
+          {"num_key_value_heads", 4},
+          {"head_dim", 256},
+          {"linear_num_key_heads", 8},
+          {"linear_num_value_heads", 16},
+          {"linear_key_head_dim", 128},
+          {"linear_value_head_dim", 128},
+          {"max_position_embeddings", 32768}};
+}
+
+/// nullopt where there is no such preset.
+std::optional<json> config_of(std::string_view preset) {
+  if (preset == "27b") return config_27b();
+  if (preset == "small") return config_small();
+  if (preset == "tiny") return config_tiny();
+  return std::nullopt;
 }
 
 /// What all presets share.
@@ -215,11 +239,13 @@ struct synthetic_checkpoint::plan {
 
 synthetic_checkpoint::synthetic_checkpoint(std::string_view preset, open_mode mode)
     : pools_(std::make_unique<pools>()) {
-  if (preset != "27b" && preset != "tiny") {
-    throw error(error_kind::invalid_argument, "there is no synthetic model \"" +
-                                                  std::string(preset) + "\": expected 27b or tiny");
+  std::optional<json> shape_of_preset = config_of(preset);
+  if (!shape_of_preset) {
+    throw error(
+        error_kind::invalid_argument,
+        "there is no synthetic model \"" + std::string(preset) + "\": expected 27b, small or tiny");
   }
-  json config = complete(preset == "27b" ? config_27b() : config_tiny());
+  json config = complete(std::move(*shape_of_preset));
   diagnostics strict(diagnostics::mode::strict);
   model_config const shape = parse_model_config(config, "synthetic config.json", strict);
 

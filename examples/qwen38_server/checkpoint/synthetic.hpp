@@ -24,7 +24,8 @@ namespace qwen38::checkpoint {
 /// largest tensors, about 4 GiB for 27b.
 class synthetic_checkpoint {
  public:
-  /// @param preset  "27b": Qwen3.8-27B; "tiny": 8 layers, 64 wide, for tests
+  /// @param preset  "27b": Qwen3.8-27B; "small": 16 layers, 1024 wide, 0.3 GB; "tiny": 8 layers, 64
+  ///                wide; both for tests
   /// @param mode    headers_only: the tensors have no bytes, and write() cannot be called
   /// @throws qwen38::error (invalid_argument) for another preset
   explicit synthetic_checkpoint(std::string_view preset, open_mode mode = open_mode::full);

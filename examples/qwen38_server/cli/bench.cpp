@@ -2,12 +2,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/bench_rounds.hpp"
+#include "cli/bench_suites.hpp"
 #include "cli/collector.hpp"
 #include "cli/documents.hpp"
 #include "cli/load.hpp"
@@ -172,18 +175,69 @@ int bench(bench_flags const& flags) {
   return report["greedy_identical"].get<bool>() ? 0 : 1;
 }
 
+/// Which benchmark, and the flags of each.
+struct all_flags {
+  bench_flags documents;
+  round_bench_flags rounds;
+  suite_bench_flags suites;
+  std::string suite;  ///< "": documents where the checkpoint has some, else rounds
+  bool profile_round = false;
+};
+
+int run(all_flags flags, CLI::Option const& depths) {
+  model_flags& model = flags.documents.model;
+  if (flags.suite.empty()) {
+    bool const has_documents = std::filesystem::exists(std::filesystem::path(model.model) / "eval");
+    flags.suite = has_documents ? "documents" : "rounds";
+  }
+  if (depths.count() > 0) flags.rounds.depths = flags.suites.depths = flags.documents.depths;
+  flags.rounds.json = flags.suites.json = flags.documents.json;
+  if (flags.suite == "documents") return bench(flags.documents);
+  model.profiled = flags.profile_round;
+  if (flags.suite == "rounds") return bench_rounds(model, flags.rounds);
+  flags.suites.suite = flags.suite;
+  return bench_suite(model, flags.suites);
+}
+
+void add_round_flags(CLI::App& command, round_bench_flags& flags) {
+  auto const list = [&](char const* name, auto& into, char const* what) {
+    command.add_option(name, into, what)->delimiter(',')->group("Rounds")->capture_default_str();
+  };
+  list("--live", flags.live, "Live contexts, tokens");
+  list("--prefill", flags.prefill,
+       "Prompts to prefill, tokens; the longest also fills the contexts");
+  list("--accept", flags.accepts,
+       "Drafts that each round accepts, whatever the model says; k: all");
+  list("--declared", flags.declared, "Declared contexts, at the live context --side-live");
+  list("--lanes-list", flags.lanes, "Lanes, at the live context --side-live");
+  command.add_option("--side-live", flags.side_live, "Live context of these two")
+      ->check(CLI::Range(192, 1 << 20))
+      ->group("Rounds")
+      ->capture_default_str();
+  command.add_option("--rounds", flags.rounds, "Rounds that are timed of each kind")
+      ->check(CLI::Range(1, 1000))
+      ->group("Rounds")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, action& chosen) {
-  auto const flags = std::make_shared<bench_flags>();
+  auto const all = std::make_shared<all_flags>();
+  bench_flags* const flags = &all->documents;
   CLI::App* const command =
       app.add_subcommand("bench",
-                         "Answer the checkpoint's held-out documents at several draft depths: "
-                         "speed, acceptance, exactness");
+                         "Speed: of held-out documents (also acceptance and exactness), of "
+                         "rounds with forced acceptance, or of suites of prompts");
+  command
+      ->add_option("--suite", all->suite,
+                   "documents, rounds, domain or aime; without it documents where the checkpoint "
+                   "has an eval folder, else rounds")
+      ->check(CLI::IsMember({"documents", "rounds", "domain", "aime"}));
   add_model_flags(*command, flags->model);
-  command->add_option("--k", flags->depths, "Draft depths, e.g. 0,3,7")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 15));
+  CLI::Option* const depths = command->add_option("--k", flags->depths, "Draft depths, e.g. 0,3,7")
+                                  ->delimiter(',')
+                                  ->check(CLI::Range(0, 15));
   command->add_option("--documents", flags->documents, "How many documents, from the first")
       ->capture_default_str();
   command->add_option("--set", flags->set, "Which of the checkpoint's eval/NAME.jsonl")
@@ -192,7 +246,26 @@ void add_bench(CLI::App& app, action& chosen) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_flag("--json", flags->json, "Print one JSON object to stdout");
-  command->callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
+  add_round_flags(*command, all->rounds);
+  command
+      ->add_flag("--profile-round", all->profile_round,
+                 "Rounds: also where the time of each kind of round goes")
+      ->group("Rounds");
+  command
+      ->add_option("--seeds", all->suites.seeds,
+                   "Suites: seeds of sampled tasks; 0: 3, or 5 of aime")
+      ->check(CLI::Range(0, 1000))
+      ->group("Suites");
+  command
+      ->add_option("--tasks", all->suites.tasks, "Suites: how many tasks, from the first; 0: all")
+      ->group("Suites");
+  command
+      ->add_option("--answer-tokens", all->suites.max_tokens,
+                   "Suites: longest answer; 0: 1024, or 16384 of aime")
+      ->check(CLI::Range(0, 1 << 20))
+      ->group("Suites");
+  command->callback(
+      [all, depths, &chosen] { chosen = [all, depths] { return run(*all, *depths); }; });
 }
 
 }  // namespace qwen38::cli

@@ -7,29 +7,62 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <thread>
 
 #include "checkpoint/repository.hpp"
+#include "cli/memory_plan.hpp"
+#include "cli/progress_line.hpp"
 #include "cli/rank_devices.hpp"
 #include "model/rank_group.hpp"
+#include "model/rehearsal.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::cli {
 namespace {
 
-constexpr std::int64_t default_context = 8192;
 constexpr std::int64_t largest_default_kv_tokens = 131072;
 
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
 }
 
-void print_memory(std::string const& whose, model::qwen38_model const& of, std::size_t exchange) {
+void print_held(std::string const& whose, model::qwen38_model const& of) {
   auto const memory = of.get_memory_use();
   spdlog::info(
-      "{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state with snapshots {:.1f} MiB, "
-      "exchange between ranks {:.1f} MiB",
-      whose, mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state), mib(exchange));
+      "{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state with snapshots {:.1f} MiB",
+      whose, mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state));
+}
+
+/// The plan for the flags' GPUs, printed; ranks on one GPU take from each other.
+memory_plan plan_for_gpus(model_flags const& flags, rank_devices const& ranks_on) {
+  memory_plan plan = plan_memory(flags, ranks_on.cards());
+  for (int rank = 0; rank < plan.tp; ++rank) {
+    for (int other = 0; other < plan.tp; ++other) {
+      if (other == rank || ranks_on.name(other) != ranks_on.name(rank)) continue;
+      plan.cards[static_cast<std::size_t>(rank)].used +=
+          plan.ranks[static_cast<std::size_t>(other)].needed();
+    }
+  }
+  std::istringstream lines(to_table(plan));
+  for (std::string line; std::getline(lines, line);) spdlog::info("memory: {}", line);
+  if (std::string const shortage = plan.shortage(); !shortage.empty()) {
+    throw error(error_kind::unavailable, shortage);
+  }
+  return plan;
+}
+
+/// After all that takes memory was done once.
+void require_planned(memory_plan const& plan, rank_devices const& ranks_on) {
+  for (int rank = 0; rank < plan.tp; ++rank) {
+    std::size_t const taken = by_part(ranks_on.memory(rank)).parts();
+    std::size_t const planned = plan.ranks[static_cast<std::size_t>(rank)].parts();
+    if (taken == planned) continue;
+    throw error(error_kind::internal, "memory: rank " + std::to_string(rank) + " took " +
+                                          std::to_string(taken) + " bytes, expected the " +
+                                          std::to_string(planned) + " of the plan");
+  }
 }
 
 std::int32_t kv_pages(model_flags const& flags, std::int64_t context) {
@@ -62,11 +95,34 @@ void add_tp_flag(CLI::App& app, int& tp) {
       ->capture_default_str();
 }
 
-void add_model_flags(CLI::App& app, model_flags& flags) {
+void add_size_flags(CLI::App& app, model_flags& flags) {
   app.add_option(
          "--model", flags.model,
          "Checkpoint directory; or synth:27b, made-up weights of full size, to measure with")
       ->required();
+  add_tp_flag(app, flags.tp);
+  app.add_option("--lanes", flags.lanes, "Sequences that run at the same time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--context", flags.context,
+                 "Tokens a sequence may hold; 0: the smaller of 8192 and the model's limit")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option(
+         "--kv-tokens", flags.kv_tokens,
+         "Tokens that the KV cache holds for all sequences together; 0: lanes x context, but "
+         "no more than 131072 or one whole context")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--gpu-memory-fraction", flags.gpu_memory_fraction,
+                 "Part of each GPU's memory that may be in use once the model is loaded; the rest "
+                 "is for what CUDA takes beside the plan")
+      ->check(CLI::Range(0.05, 1.0))
+      ->capture_default_str();
+}
+
+void add_model_flags(CLI::App& app, model_flags& flags) {
+  add_size_flags(app, flags);
   app.add_option("--device", flags.device,
                  "Where to run: cpu, or cuda (the first GPUs, one for each rank)")
       ->capture_default_str();
@@ -85,20 +141,6 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
   app.add_flag("--force-fallback", flags.force_fallback)->group("");  // a fault for tests
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  add_tp_flag(app, flags.tp);
-  app.add_option("--lanes", flags.lanes, "Sequences that run at the same time")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--context", flags.context,
-                 "Tokens a sequence may hold; 0: the smaller of 8192 and the model's limit")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
-      ->capture_default_str();
-  app.add_option(
-         "--kv-tokens", flags.kv_tokens,
-         "Tokens that the KV cache holds for all sequences together; 0: lanes x context, but "
-         "no more than 131072 or one whole context")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32))
       ->capture_default_str();
   app.add_option("--chat-template", flags.chat_template,
                  "What a checkpoint's chat template is taken for where it is none that is known; "
@@ -125,8 +167,29 @@ std::vector<ops::route_count> routes_of(loaded_model const& loaded) {
   return all;
 }
 
+model::qwen38_options options_of(model_flags const& flags, checkpoint::model_config const& config,
+                                 std::int32_t valid_ids) {
+  model::qwen38_options options;
+  options.valid_ids = valid_ids;
+  options.lanes = flags.lanes;
+  options.max_context = flags.context > 0
+                            ? flags.context
+                            : std::min(flags.default_context, config.max_position_embeddings);
+  options.kv_pages = kv_pages(flags, options.max_context);
+  options.snapshots = snapshot_places(flags, config, options.kv_pages);
+  options.self_check = true;
+  return options;
+}
+
 loaded_model load(model_flags const& flags) {
   rank_devices ranks_on(flags);
+  std::optional<memory_plan> plan;
+  if (ranks_on.on_gpus()) {
+    plan = plan_for_gpus(flags, ranks_on);
+    for (int rank = 0; rank < flags.tp; ++rank) {
+      ranks_on.reserve(rank, plan->ranks[static_cast<std::size_t>(rank)].arena);
+    }
+  }
   int const threads =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());
   int const threads_of_rank = std::max(1, threads / flags.tp);
@@ -143,24 +206,29 @@ loaded_model load(model_flags const& flags) {
         text::checkpoint_chat_format(directory, text::parse_chat_format(flags.chat_template));
   }
 
-  model::qwen38_options options;
-  options.valid_ids = loaded.tokenizer->vocab_size();
-  options.lanes = flags.lanes;
-  options.max_context =
-      flags.context > 0 ? flags.context : std::min(default_context, config.max_position_embeddings);
-  options.kv_pages = kv_pages(flags, options.max_context);
-  options.snapshots = snapshot_places(flags, config, options.kv_pages);
-  options.self_check = true;
+  model::qwen38_options options = options_of(flags, config, loaded.tokenizer->vocab_size());
   loaded.threads = threads_of_rank * flags.tp;
   loaded.name = loaded.source->name();
 
   auto const make_rank = [&](std::shared_ptr<parallel::communicator> ranks) {
     model::qwen38_options own = options;
     own.ranks = std::move(ranks);
+    std::optional<progress_line> line;
+    if (!own.ranks || own.ranks->rank() == 0) {  // ranks load in step, more or less
+      own.on_progress = [&line](std::uint64_t done, std::uint64_t total, std::string_view item) {
+        if (!line) line.emplace("loading");
+        line->show(done, total, item);
+      };
+    }
     // Each rank opens the files itself: a repository is one thread's.
     auto const files = loaded.source->open();
     auto backend = ranks_on.make_backend(own.ranks ? own.ranks->rank() : 0, threads_of_rank);
     if (!own.ranks) loaded.device = backend->name();
+    if (flags.profiled) {
+      auto watched = std::make_unique<ops::profiled_backend>(std::move(backend));
+      if (!own.ranks || own.ranks->rank() == 0) loaded.profile = watched.get();
+      backend = std::move(watched);
+    }
     return std::make_unique<model::qwen38_model>(files, config, std::move(backend), own);
   };
   spdlog::info(
@@ -171,7 +239,7 @@ loaded_model load(model_flags const& flags) {
   if (flags.tp == 1) {
     auto whole = make_rank(nullptr);
     spdlog::info("{}: on {}", loaded.name, loaded.device);
-    print_memory(loaded.name, *whole, 0);
+    print_held(loaded.name, *whole);
     loaded.ranks.push_back(whole.get());
     loaded.model = std::move(whole);
   } else {
@@ -184,11 +252,21 @@ loaded_model load(model_flags const& flags) {
     }
     auto group = std::make_unique<model::rank_group>(ends, make_rank);
     for (int rank = 0; rank < flags.tp; ++rank) {
-      print_memory(loaded.name + ", rank " + std::to_string(rank) + " on " + ranks_on.name(rank),
-                   group->rank(rank), ends[static_cast<std::size_t>(rank)]->resident_bytes());
+      print_held(loaded.name + ", rank " + std::to_string(rank) + " on " + ranks_on.name(rank),
+                 group->rank(rank));
       loaded.ranks.push_back(&group->rank(rank));
     }
     loaded.model = std::move(group);
+  }
+  if (plan) {
+    model::rehearse(*loaded.model);
+    // NCCL's own memory is not in the plan, and the exchange then has another size.
+    if (flags.reduction == model_flags().reduction) {
+      require_planned(*plan, ranks_on);
+    } else {
+      spdlog::warn("memory: --reduction {} takes an exchange that is not in the plan",
+                   flags.reduction);
+    }
   }
   if (options.snapshots > 0) {
     spdlog::info("prefix cache: {} snapshots of {:.1f} MiB", options.snapshots,

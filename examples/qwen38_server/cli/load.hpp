@@ -12,6 +12,7 @@
 #include "model/causal_lm.hpp"
 #include "model/qwen38.hpp"
 #include "ops/backend.hpp"
+#include "ops/profiled_backend.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
@@ -31,17 +32,23 @@ struct model_flags {
   std::string reduction =
       "one-shot";  ///< how ranks on GPUs add up: one-shot, nccl, nccl-all-reduce
   int lanes = 8;
-  std::int64_t context = 0;  ///< 0: the smaller of 8192 and the model's own limit
+  std::int64_t context = 0;  ///< 0: the smaller of default_context and the model's own limit
+  std::int64_t default_context = 8192;
   /// Tokens that the KV cache holds for all sequences together; 0: lanes x context, but no more
   /// than 131072 or one whole context.
   std::int64_t kv_tokens = 0;
   std::int64_t prefix_cache_mib = 0;  ///< for the snapshots of the prefix cache; 0: no such cache
+  double gpu_memory_fraction = 0.92;  ///< of each GPU, which the model may fill with what is there
   bool allow_busy_gpu = false;        ///< load beside other programs' memory
+  bool profiled = false;              ///< a backend that says where its time goes
   bool force_fallback = false;        ///< CPU products in plain C++; to test the start-up gate
   std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
 };
 
 void add_tp_flag(CLI::App& app, int& tp);
+/// Those of which its memory depends: --model, --tp, --lanes, --context, --kv-tokens,
+/// --gpu-memory-fraction.
+void add_size_flags(CLI::App& app, model_flags& flags);
 void add_model_flags(CLI::App& app, model_flags& flags);
 void add_prefix_cache_flag(CLI::App& app, model_flags& flags, std::int64_t default_mib);
 
@@ -58,12 +65,24 @@ struct loaded_model {
   std::string reduction;       ///< how ranks add up; "" where there is one
   /// The parts of `model`, in rank order; asked while the engine rests.
   std::vector<model::qwen38_model const*> ranks;
+  /// With model_flags::profiled rank 0's backend; the model's own.
+  ops::profiled_backend* profile = nullptr;
 };
 
 /// Routes that the products of all ranks have taken so far.
 std::vector<ops::route_count> routes_of(loaded_model const& loaded);
 
-/// Opens, checks and packs; prints the memory plan to stderr.
+/// What a model of these flags is made with; valid_ids: of its tokenizer.
+/// @throws qwen38::error (invalid_argument) that names the flag
+[[nodiscard]] model::qwen38_options options_of(model_flags const& flags,
+                                               checkpoint::model_config const& config,
+                                               std::int32_t valid_ids);
+
+/// Prints the memory plan to stderr and, on a GPU, refuses what does not fit (cli/memory_plan.hpp);
+/// then opens, checks and packs, with a line of progress.
+/// @throws qwen38::error: unavailable where there is not enough memory; internal where the model
+/// took
+///         another amount than planned
 loaded_model load(model_flags const& flags);
 
 /// Sampling of requests that say nothing of it; the seed is the caller's.

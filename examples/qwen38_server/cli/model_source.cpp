@@ -23,7 +23,7 @@ std::filesystem::path make_temporary_directory() {
 
 }  // namespace
 
-model_source::model_source(std::string const& model) {
+model_source::model_source(std::string const& model, checkpoint::open_mode mode) : mode_(mode) {
   if (!model.starts_with(synthetic_scheme)) {
     directory_ = model;
     name_ = std::filesystem::weakly_canonical(directory_).filename().string();
@@ -31,7 +31,7 @@ model_source::model_source(std::string const& model) {
   }
   name_ = model;
   synthetic_ = std::make_unique<checkpoint::synthetic_checkpoint>(
-      std::string_view(model).substr(synthetic_scheme.size()));
+      std::string_view(model).substr(synthetic_scheme.size()), mode);
   directory_ = make_temporary_directory();
   synthetic_->write_documents(directory_, text::byte_tokenizer_json());
 }
@@ -44,9 +44,9 @@ model_source::~model_source() {
 
 std::shared_ptr<checkpoint::repository> model_source::open() const {
   if (synthetic_) {
-    return std::make_shared<checkpoint::repository>(directory_, synthetic_->tensors());
+    return std::make_shared<checkpoint::repository>(directory_, synthetic_->tensors(), mode_);
   }
-  return std::make_shared<checkpoint::repository>(directory_);
+  return std::make_shared<checkpoint::repository>(directory_, mode_);
 }
 
 }  // namespace qwen38::cli

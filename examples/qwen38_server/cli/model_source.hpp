@@ -15,8 +15,10 @@ namespace qwen38::cli {
 /// lives.
 class model_source {
  public:
+  /// With headers_only the tensors have no bytes.
   /// @throws qwen38::error (invalid_argument) for another preset, (io)
-  explicit model_source(std::string const& model);
+  explicit model_source(std::string const& model,
+                        checkpoint::open_mode mode = checkpoint::open_mode::full);
   ~model_source();
   model_source(model_source const&) = delete;
   model_source& operator=(model_source const&) = delete;
@@ -30,6 +32,7 @@ class model_source {
   [[nodiscard]] std::shared_ptr<checkpoint::repository> open() const;
 
  private:
+  checkpoint::open_mode mode_;
   std::string name_;
   std::filesystem::path directory_;
   std::unique_ptr<checkpoint::synthetic_checkpoint> synthetic_;

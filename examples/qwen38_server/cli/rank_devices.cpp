@@ -5,6 +5,9 @@
 #include <numeric>
 
 #include "ops/cpu/cpu_backend.hpp"
+#include "ops/cpu/read_rate.hpp"
+#include "ops/cuda/device.hpp"
+#include "ops/cuda/read_rate.hpp"
 #include "parallel/in_process.hpp"
 #include "support/error.hpp"
 
@@ -124,6 +127,33 @@ std::vector<std::shared_ptr<parallel::communicator>> rank_devices::make_group(
   static_cast<void>(hidden_size);  // ranks on the CPU hold nothing for their exchange
 #endif
   return parallel::make_in_process_group(tp_);
+}
+
+std::vector<gpu_card> rank_devices::cards() const {
+  std::vector<gpu_card> found;
+#ifdef QWEN38_WITH_CUDA
+  for (int rank = 0; rank < std::ssize(devices_); ++rank) {
+    ops::cuda::device const& own = *devices_[static_cast<std::size_t>(rank)];
+    auto const [free, total] = ops::cuda::memory_of_gpu(own.ordinal());
+    found.push_back({name(rank), own.info(), total, total - free});
+  }
+#endif
+  return found;
+}
+
+void rank_devices::reserve(int rank, std::size_t bytes) const {
+  devices_[static_cast<std::size_t>(rank)]->reserve(bytes);
+}
+
+ops::cuda::memory_ledger const& rank_devices::memory(int rank) const {
+  return devices_[static_cast<std::size_t>(rank)]->memory();
+}
+
+double rank_devices::read_rate(int threads) const {
+  constexpr std::size_t on_gpu = std::size_t{2} << 30;  // 40 times an L2 cache
+  constexpr std::size_t on_cpu = std::size_t{256} << 20;
+  if (devices_.empty()) return ops::cpu::measure_read_rate(threads, on_cpu);
+  return ops::cuda::measure_read_rate(*devices_.front(), on_gpu);
 }
 
 std::string rank_devices::name(int rank) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <qpn/cpu/isa.hpp>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "cli/load.hpp"
+#include "cli/memory_plan.hpp"
 #include "ops/backend.hpp"
 #include "parallel/communicator.hpp"
 
@@ -29,6 +31,16 @@ class rank_devices {
   [[nodiscard]] std::vector<std::shared_ptr<parallel::communicator>> make_group(
       std::int64_t hidden_size) const;
   [[nodiscard]] std::unique_ptr<ops::backend> make_backend(int rank, int threads) const;
+
+  [[nodiscard]] bool on_gpus() const noexcept { return !devices_.empty(); }
+  /// Of the ranks' GPUs, as they are now.
+  [[nodiscard]] std::vector<gpu_card> cards() const;
+  /// device::reserve and device::memory of a rank's GPU.
+  void reserve(int rank, std::size_t bytes) const;
+  [[nodiscard]] ops::cuda::memory_ledger const& memory(int rank) const;
+
+  /// GB/s at which rank 0's device reads memory, or the CPU with so many threads.
+  [[nodiscard]] double read_rate(int threads) const;
 
   /// "GPU 0 (NVIDIA H200, sm_90, 132 multiprocessors)", or "CPU".
   [[nodiscard]] std::string name(int rank) const;

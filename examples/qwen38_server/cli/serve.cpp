@@ -18,6 +18,7 @@
 
 #include "api/handler.hpp"
 #include "cli/load.hpp"
+#include "cli/profile.hpp"
 #include "cli/startup_gate.hpp"
 #include "cli/subcommands.hpp"
 #include "http/server.hpp"
@@ -41,7 +42,24 @@ struct serve_flags {
   std::int64_t request_timeout_s = 0;
   int drain_timeout_s = 30;
   int stall_limit_s = 60;
+  std::string profile;  ///< "": none
 };
+
+/// Sets what no flag of its own has set, and says so.
+void apply_profile(CLI::App const& command, serve_flags& flags) {
+  serving_profile const& of = find_profile(flags.profile);
+  auto const is_given = [&](char const* name) { return command.get_option(name)->count() > 0; };
+  if (!is_given("--lanes")) flags.model.lanes = of.lanes;
+  if (!is_given("--context")) flags.model.default_context = of.context;
+  if (!is_given("--k")) flags.startup.draft_tokens = of.draft_tokens;
+  if (!is_given("--prefix-cache-mib")) flags.model.prefix_cache_mib = of.prefix_cache_mib;
+  spdlog::info(
+      "profile {} ({}): --lanes {}, --context {} or the model's limit, --k {}, "
+      "--prefix-cache-mib {}",
+      of.name, of.what, flags.model.lanes,
+      flags.model.context > 0 ? flags.model.context : flags.model.default_context,
+      flags.startup.draft_tokens, flags.model.prefix_cache_mib);
+}
 
 // SIGHUP has come, and the request log has not yet opened its file again.
 std::atomic<bool> hangup = false;
@@ -210,8 +228,15 @@ void add_serve(CLI::App& app, action& chosen) {
   command->add_option("--request-log", flags->request_log,
                       "File to which a JSON line is appended for each request, without any text of "
                       "prompt or answer; SIGHUP opens it again");
-  command->callback([flags, depth, &chosen] {
+  auto* const profile =
+      command
+          ->add_option("--profile", flags->profile,
+                       "Lanes, context, draft depth and prefix cache for a use: general, "
+                       "long or extract; flags of their own go before")
+          ->check(CLI::IsMember({"general", "long", "extract"}));
+  command->callback([flags, command, profile, depth, &chosen] {
     flags->startup.draft_tokens_given = depth->count() > 0;
+    if (profile->count() > 0) apply_profile(*command, *flags);
     chosen = [flags] { return serve(*flags); };
   });
 }

@@ -17,6 +17,7 @@ void add_serve(CLI::App& app, action& chosen);
 void add_chat(CLI::App& app, action& chosen);
 void add_generate(CLI::App& app, action& chosen);
 void add_bench(CLI::App& app, action& chosen);
+void add_plan(CLI::App& app, action& chosen);
 void add_inspect(CLI::App& app, action& chosen);
 void add_convert(CLI::App& app, action& chosen);
 void add_synth(CLI::App& app, action& chosen);

@@ -25,8 +25,8 @@ void add_synth(CLI::App& app, action& chosen) {
                          "--model synth:PRESET runs the same without writing");
   command->add_option("output", flags->output, "Directory to write, which must not exist")
       ->required();
-  command->add_option("--preset", flags->preset, "Shape: 27b, or tiny for tests")
-      ->check(CLI::IsMember({"27b", "tiny"}))
+  command->add_option("--preset", flags->preset, "Shape: 27b, or small and tiny for tests")
+      ->check(CLI::IsMember({"27b", "small", "tiny"}))
       ->capture_default_str();
   command->add_option("--shard-bytes", flags->shard_bytes, "Bytes a file may have at most")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 50))

@@ -74,7 +74,7 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   }
   parallel::shard_plan const plan(config_, ranks_ ? ranks_->size() : 1);
   weights_ = load_weights(*files_, config_, plan, ranks_ ? ranks_->rank() : 0, *backend_,
-                          options.self_check);
+                          {options.self_check, options.on_progress});
 
   limits_.vocab_size = static_cast<std::int32_t>(config_.vocab_size);
   config_ = plan.rank_shape();

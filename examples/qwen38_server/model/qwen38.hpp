@@ -27,6 +27,7 @@ struct qwen38_options {
   /// This model's end of the group of ranks that it is one of, each with its slice of the weights;
   /// null: alone.
   std::shared_ptr<parallel::communicator> ranks = nullptr;
+  load_progress on_progress = nullptr;  ///< while weights are packed
 };
 
 /// Bytes of one snapshot's place.

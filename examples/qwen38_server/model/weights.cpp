@@ -6,6 +6,7 @@
 
 #include "checkpoint/inspect.hpp"
 #include "checkpoint/linear.hpp"
+#include "checkpoint/mapped_file.hpp"
 #include "model/self_check.hpp"
 #include "parallel/linear_slice.hpp"
 #include "support/error.hpp"
@@ -17,23 +18,31 @@ namespace {
 class loader {
  public:
   loader(checkpoint::repository& files, checkpoint::model_config const& config,
-         parallel::shard_plan const& plan, int rank, ops::backend& backend, bool self_check)
+         parallel::shard_plan const& plan, int rank, ops::backend& backend,
+         load_options const& options)
       : files_(files),
         config_(config),
         plan_(plan),
         rank_(rank),
         backend_(backend),
-        self_check_(self_check),
+        options_(options),
         prefix_(checkpoint::text_prefix(files)) {}
 
   model_weights load() {
-    checkpoint::verify_weights(files_, config_);  // before minutes of packing
+    all_bytes_ = checkpoint::verify_weights(files_, config_);  // before minutes of packing
     model_weights all;
-    checkpoint::dense_view const embedding = checkpoint::find_dense(
+    checkpoint::dense_view embedding = checkpoint::find_dense(
         files_, prefix_ + "embed_tokens.weight", {config_.vocab_size, config_.hidden_size});
     require_16_bits(embedding);
+    std::optional<checkpoint::address_range> absent;
+    if (has_headers_alone()) {
+      absent.emplace(
+          static_cast<std::size_t>(config_.vocab_size * config_.hidden_size * 2));  // 16 bits each
+      embedding.bytes = absent->bytes();
+    }
     all.embedding = backend_.make_embedding(embedding.bytes, embedding.type, config_.hidden_size);
     packed_bytes_ += all.embedding->resident_bytes();
+    tell(embedding.bytes.size(), embedding.name);
     for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) {
       all.layers.push_back(layer(prefix_ + "layers." + std::to_string(i) + ".",
                                  config_.layers[static_cast<std::size_t>(i)]));
@@ -42,8 +51,10 @@ class loader {
     all.head = config_.tie_word_embeddings ? tied_head(embedding)
                                            : fused({{"lm_head", config_.vocab_size}},
                                                    config_.hidden_size, ops::linear_use::head);
+    if (all.embedding->resident_bytes() > 0) files_.let_go(embedding.bytes);
     if (config_.mtp_num_hidden_layers > 0) all.mtp = mtp();
     files_.require_all_used();
+    tell(all_bytes_ - done_bytes_, "");  // scales of a few bytes
     all.packed_bytes = packed_bytes_;
     all.linears = std::move(records_);
     return all;
@@ -54,6 +65,17 @@ class loader {
     std::string name;
     std::int64_t n;
   };
+
+  [[nodiscard]] bool has_headers_alone() const noexcept {
+    return files_.mode() == checkpoint::open_mode::headers_only;
+  }
+
+  void tell(std::uint64_t bytes, std::string_view item) {
+    done_bytes_ += bytes;
+    if (options_.on_progress && !has_headers_alone()) {
+      options_.on_progress(done_bytes_, all_bytes_, item);
+    }
+  }
 
   static void require_16_bits(checkpoint::dense_view const& view) {
     if (view.type != qpn::dtype::f32) return;
@@ -86,7 +108,7 @@ class loader {
     packed_bytes_ += matrix->resident_bytes();
     record.held = matrix->layout();
     auto const same_layout = [&](linear_record const& one) { return one.held == record.held; };
-    if (self_check_ && std::ranges::none_of(records_, same_layout)) {
+    if (options_.self_check && std::ranges::none_of(records_, same_layout)) {
       record.checked = check_product(backend_, *matrix, source);
     }
     records_.push_back(std::move(record));
@@ -95,8 +117,14 @@ class loader {
 
   std::unique_ptr<ops::constants> vector(std::string const& name,
                                          std::vector<std::int64_t> const& shape) {
-    std::vector<float> const all = checkpoint::find_dense(files_, name, shape).to_f32();
+    checkpoint::dense_view const published = checkpoint::find_dense(files_, name, shape);
     parallel::tensor_slice const held = plan_.slice(rank_, name, shape);
+    if (has_headers_alone()) {
+      return backend_.make_constants(std::vector<float>(
+          static_cast<std::size_t>(held.row_count() * held.columns.count), 0.0F));
+    }
+    std::vector<float> const all = published.to_f32();
+    tell(published.bytes.size(), name);
     std::vector<float> values;
     for (parallel::index_range const& rows : held.rows) {
       auto const first = all.begin() + rows.first * held.columns.count;
@@ -138,7 +166,13 @@ class loader {
     source.k = slices.front().k;
     source.parts = parts;
     source.use = use;
-    return packed(source, {modules.front().name, modules.size(), views.front().cls, {}, {}});
+    auto matrix = packed(source, {modules.front().name, modules.size(), views.front().cls, {}, {}});
+    for (checkpoint::linear_view const& view : views) {
+      files_.let_go(view.codes);
+      files_.let_go(view.block_scales);
+      tell(view.codes.size() + view.block_scales.size(), view.module);
+    }
+    return matrix;
   }
 
   /// Tensor scales and those of 128x128 blocks are kept per 32-row tile; tensor scales of parts
@@ -229,9 +263,11 @@ class loader {
   parallel::shard_plan const& plan_;
   int const rank_;
   ops::backend& backend_;
-  bool const self_check_;
+  load_options const& options_;
   std::string const prefix_;
   std::size_t packed_bytes_ = 0;
+  std::uint64_t all_bytes_ = 0;
+  std::uint64_t done_bytes_ = 0;
   std::vector<linear_record> records_;
 };
 
@@ -239,8 +275,8 @@ class loader {
 
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
                            parallel::shard_plan const& plan, int rank, ops::backend& backend,
-                           bool self_check) {
-  return loader(files, config, plan, rank, backend, self_check).load();
+                           load_options const& options) {
+  return loader(files, config, plan, rank, backend, options).load();
 }
 
 }  // namespace qwen38::model

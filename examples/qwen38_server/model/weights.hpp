@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <qpn/dtype.hpp>
 #include <qpn/packed_weight.hpp>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -83,12 +85,21 @@ struct model_weights {
   std::vector<linear_record> linears;  ///< all of the above, as they were packed
 };
 
-/// Packs what `rank` of the plan holds of the checkpoint for `backend`; a tensor that is neither
-/// used nor on the list of ignored names is an error. `files` must outlive the result (the
-/// embedding may stay in its mapping). With `self_check` the first linear of each layout must pass
-/// check_product().
+/// Told of bytes of the checkpoint: (done, all, the module at hand).
+using load_progress = std::function<void(std::uint64_t, std::uint64_t, std::string_view)>;
+
+struct load_options {
+  bool self_check = false;  ///< the first linear of each layout must pass check_product()
+  load_progress on_progress = nullptr;
+};
+
+/// Packs what `rank` of the plan holds of the checkpoint for `backend`, tensor by tensor: beside
+/// what the backend holds, host memory is that of the largest linear. A tensor that is neither used
+/// nor on the list of ignored names is an error. `files` must outlive the result (the embedding may
+/// stay in its mapping); with headers alone, all weights are 0 or nothing, for a backend on a
+/// device that only counts.
 model_weights load_weights(checkpoint::repository& files, checkpoint::model_config const& config,
                            parallel::shard_plan const& plan, int rank, ops::backend& backend,
-                           bool self_check);
+                           load_options const& options);
 
 }  // namespace qwen38::model

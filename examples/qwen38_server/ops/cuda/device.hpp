@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "ops/cuda/kernel_params.hpp"
+#include "ops/cuda/memory_ledger.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::ops::cuda {
@@ -60,6 +61,11 @@ class device {
   /// where there is not enough.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, std::string const& what) = 0;
   virtual void release(void* memory) noexcept = 0;
+  /// Takes one piece of memory now, in which allocations then find their places as long as they
+  /// fit; before the first allocation.
+  virtual void reserve(std::size_t bytes) = 0;
+  /// What is allocated now.
+  [[nodiscard]] virtual memory_ledger const& memory() const = 0;
 
   virtual void clear(byte_lines to, std::size_t width, std::size_t height) = 0;
   virtual void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) = 0;

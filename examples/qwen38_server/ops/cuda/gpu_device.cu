@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <qpn/device_info.cuh>
 
 #include "ops/cuda/gpu_gemm.cuh"
@@ -157,6 +158,7 @@ class gpu_device final : public device {
     static_cast<void>(cudaStreamSynchronize(stream_));
     pinned_.reset();
     static_cast<void>(cudaStreamDestroy(stream_));
+    static_cast<void>(cudaFree(reserved_));
   }
 
   [[nodiscard]] qpn::device_info const& info() const noexcept override { return info_; }
@@ -165,25 +167,45 @@ class gpu_device final : public device {
   [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
     make_current();
     require_no_capture("an allocation");
+    std::size_t const offset = ledger_.take(bytes, what);
     void* memory = nullptr;
-    cudaError_t const outcome = cudaMalloc(&memory, bytes);
-    if (outcome == cudaErrorMemoryAllocation) {
-      static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
-      std::size_t free = 0;
-      std::size_t total = 0;
-      static_cast<void>(cudaMemGetInfo(&free, &total));
-      throw out_of_memory(what, bytes, free, total, name_);
+    if (offset + bytes <= reserved_bytes_) {
+      memory = reserved_ + offset;
+    } else {
+      try {
+        memory = allocate_apart(bytes, what);
+        apart_.emplace(memory, offset);
+      } catch (...) {
+        ledger_.give_back(offset);
+        throw;
+      }
     }
-    check(outcome, "to allocate memory");
     cudaError_t const cleared = cudaMemsetAsync(memory, 0, bytes, stream_);
-    if (cleared != cudaSuccess) static_cast<void>(cudaFree(memory));
+    if (cleared != cudaSuccess) release(memory);
     check(cleared, "to clear memory");
     return memory;
   }
   void release(void* memory) noexcept override {
+    auto const found = apart_.find(memory);
+    if (found == apart_.end()) {
+      // Later work in the stream may have the place at once: it waits for the earlier one.
+      ledger_.give_back(static_cast<std::size_t>(static_cast<std::byte*>(memory) - reserved_));
+      return;
+    }
+    ledger_.give_back(found->second);
+    apart_.erase(found);
     static_cast<void>(cudaSetDevice(index_));
     static_cast<void>(cudaFree(memory));
   }
+  void reserve(std::size_t bytes) override {
+    make_current();
+    if (reserved_bytes_ > 0 || ledger_.taken() > 0) {
+      throw error(error_kind::internal, "CUDA: memory was reserved after an allocation");
+    }
+    reserved_ = static_cast<std::byte*>(allocate_apart(bytes, "the model"));
+    reserved_bytes_ = bytes;
+  }
+  [[nodiscard]] memory_ledger const& memory() const noexcept override { return ledger_; }
 
   void clear(byte_lines to, std::size_t width, std::size_t height) override {
     if (width == 0 || height == 0) return;
@@ -312,6 +334,20 @@ class gpu_device final : public device {
   /// Threads have a current device each, and the engine's is not the one that loaded.
   void make_current() const { check(cudaSetDevice(index_), "to choose the GPU"); }
 
+  [[nodiscard]] void* allocate_apart(std::size_t bytes, std::string const& what) const {
+    void* memory = nullptr;
+    cudaError_t const outcome = cudaMalloc(&memory, bytes);
+    if (outcome == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
+      std::size_t free = 0;
+      std::size_t total = 0;
+      static_cast<void>(cudaMemGetInfo(&free, &total));
+      throw out_of_memory(what, bytes, free, total, name_);
+    }
+    check(outcome, "to allocate memory");
+    return memory;
+  }
+
   void require_no_capture(char const* what) const {
     if (!captures_) return;
     throw error(error_kind::internal,
@@ -326,6 +362,10 @@ class gpu_device final : public device {
   bool captures_ = false;
   std::uint64_t waits_ = 0;
   std::unique_ptr<pinned_ring> pinned_;
+  memory_ledger ledger_;
+  std::byte* reserved_ = nullptr;
+  std::size_t reserved_bytes_ = 0;
+  std::map<void*, std::size_t> apart_;  ///< allocations outside, and their places in the ledger
 };
 
 void require_gpu(int index) {
@@ -349,13 +389,17 @@ int gpu_count() noexcept {
   return 0;
 }
 
-void require_idle(int index) {
-  constexpr std::size_t limit = std::size_t{2} << 30;  // a context of ours is well below
+device_memory memory_of_gpu(int index) {
   require_gpu(index);
   check(cudaSetDevice(index), "to choose the GPU");
-  std::size_t free = 0;
-  std::size_t total = 0;
-  check(cudaMemGetInfo(&free, &total), "to ask for the GPU's free memory");
+  device_memory found;
+  check(cudaMemGetInfo(&found.free, &found.total), "to ask for the GPU's free memory");
+  return found;
+}
+
+void require_idle(int index) {
+  constexpr std::size_t limit = std::size_t{2} << 30;  // a context of ours is well below
+  auto const [free, total] = memory_of_gpu(index);
   if (total - free < limit) return;
   throw error(error_kind::unavailable,
               std::to_string((total - free) >> 20) + " of " + std::to_string(total >> 20) +

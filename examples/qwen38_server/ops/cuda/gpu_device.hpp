@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "ops/cuda/device.hpp"
@@ -13,6 +14,13 @@ namespace qwen38::ops::cuda {
 
 /// GPUs that CUDA sees; 0 where there is no driver.
 [[nodiscard]] int gpu_count() noexcept;
+
+struct device_memory {
+  std::size_t free = 0;
+  std::size_t total = 0;
+};
+/// Bytes of device `index`, as CUDA gives them; its context's are not free.
+[[nodiscard]] device_memory memory_of_gpu(int index);
 
 /// Throws qwen38::error (unavailable) where programs hold 2 GiB or more of device `index`'s memory:
 /// a speed that others share is no surprise to find out later. Asked before this one takes any.

@@ -18,6 +18,7 @@
 #include "ops/cuda/peer_gather.hpp"
 #include "ops/cuda/peer_reduce.hpp"
 #include "ops/cuda/rank_sum.hpp"
+#include "ops/cuda/read_words.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope_kv.hpp"
 #include "ops/cuda/rows.hpp"
@@ -32,6 +33,6 @@ using kernel_params =
                  attention_many_folded_params, attention_output_params, gdn_prepare_params,
                  gdn_chunk_factors_params, gdn_chunk_scan_params, gdn_recurrence_params,
                  gdn_norm_params, gdn_shift_params, rank_sum_params, peer_reduce_params,
-                 peer_gather_params, merge_lists_params, best_of_ranks_params>;
+                 peer_gather_params, merge_lists_params, best_of_ranks_params, read_words_params>;
 
 }  // namespace qwen38::ops::cuda

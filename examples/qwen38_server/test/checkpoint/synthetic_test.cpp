@@ -83,7 +83,8 @@ TEST(synthetic_checkpoint, refuses_other_presets_and_directories_that_are_there)
     ADD_FAILURE() << "28b was made";
   } catch (error const& refused) {
     EXPECT_EQ(refused.kind(), error_kind::invalid_argument);
-    EXPECT_STREQ(refused.what(), "there is no synthetic model \"28b\": expected 27b or tiny");
+    EXPECT_STREQ(refused.what(),
+                 "there is no synthetic model \"28b\": expected 27b, small or tiny");
   }
   test::temp_directory const there;
   synthetic_checkpoint const made("tiny");

@@ -41,7 +41,7 @@ class Synthetic(unittest.TestCase):
     def test_unknown_preset(self):
         refused = run("generate", "--model", "synth:28b", "--prompt", "hello")
         self.assertEqual(refused.returncode, 2)
-        self.assertIn(b'there is no synthetic model "28b": expected 27b or tiny', refused.stderr)
+        self.assertIn(b'there is no synthetic model "28b": expected 27b, small or tiny', refused.stderr)
 
     def test_nothing_is_left_behind(self):
         with tempfile.TemporaryDirectory() as folder:

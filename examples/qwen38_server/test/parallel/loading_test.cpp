@@ -182,7 +182,7 @@ loaded_rank load_rank(std::filesystem::path const& directory, int rank, int size
   model_config const config = checkpoint::load_model_config(directory);
   auto const backend = ops::cpu::make_backend(1);
   auto const weights = model::load_weights(files, config, shard_plan(config, size), rank, *backend,
-                                           /*self_check=*/true);
+                                           {.self_check = true});
   return {decoder(weights, *backend, share_of(config, size), wanted).tables,
           embedding_rows(*backend, *weights.embedding, config), weights.packed_bytes};
 }

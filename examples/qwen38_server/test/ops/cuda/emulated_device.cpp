@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <new>
 #include <qpn/detail/device_prepack.hpp>
 #include <type_traits>
@@ -156,11 +157,17 @@ class emulated_device final : public device {
     if (bytes > total_bytes) throw out_of_memory(what, bytes, total_bytes, total_bytes, name_);
     void* const memory = ::operator new (bytes, std::align_val_t{256});
     std::memset(memory, 0, bytes);
+    places_.emplace(memory, ledger_.take(bytes, what));
     return memory;
   }
   void release(void* memory) noexcept override {
+    auto const place = places_.find(memory);
+    ledger_.give_back(place->second);
+    places_.erase(place);
     ::operator delete (memory, std::align_val_t{256});
   }
+  void reserve(std::size_t) override {}  // each allocation is of its own
+  [[nodiscard]] memory_ledger const& memory() const noexcept override { return ledger_; }
   void clear(byte_lines to, std::size_t width, std::size_t height) override {
     run_or_keep([=] {
       for (std::size_t i = 0; i < height; ++i) std::memset(line(to, i), 0, width);
@@ -301,6 +308,8 @@ class emulated_device final : public device {
   std::uint64_t launches_ = 0;
   std::uint64_t waits_ = 0;
   std::vector<std::function<void()>>* kept_ = nullptr;
+  memory_ledger ledger_;
+  std::map<void*, std::size_t> places_;
 };
 
 }  // namespace
