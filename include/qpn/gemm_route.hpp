@@ -21,7 +21,7 @@ enum class gemm_operand : std::uint8_t { nvfp4, fp8, f16, bf16 };
 /// How the kernel goes about it: mt* with so many row tiles of 8 rows of x in one pass, for each
 /// row block of so many rows; wide, a CTA to a tile of y; dense, dequantised panels and a GEMM of
 /// the caller; simt, without matrix instructions.
-enum class gemm_method : std::uint8_t { mt1, mt2, mt4, mt6, mt8, wide, dense, simt };
+enum class gemm_method : std::uint8_t { mt1, mt2, mt4, mt8, mt12, wide, dense, simt };
 
 struct gemm_route {
   gemm_arch arch = gemm_arch::sm70;
@@ -34,8 +34,8 @@ namespace detail {
 
 inline constexpr char const* gemm_arch_names[] = {"sm70", "sm80", "sm90"};
 inline constexpr char const* gemm_operand_names[] = {"nvfp4", "fp8", "f16", "bf16"};
-inline constexpr char const* gemm_method_names[] = {"mt1", "mt2",  "mt4",   "mt6",
-                                                    "mt8", "wide", "dense", "simt"};
+inline constexpr char const* gemm_method_names[] = {"mt1",  "mt2",  "mt4",   "mt8",
+                                                    "mt12", "wide", "dense", "simt"};
 
 template <int Count>
 [[nodiscard]] constexpr int count_of(char const* const (&)[Count]) noexcept {
