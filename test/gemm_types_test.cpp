@@ -306,7 +306,11 @@ TEST(gemm_plan, lays_a_workspace_out_in_slots_that_do_not_overlap) {
       detail::gemm_workspace const placed =
           detail::place_workspace<nvfp4>(plan.layout, problem, base, 0);
       bool const pairs = split.halves_alike();
-      std::int64_t const block_m = max_m <= 8 ? 8 : max_m <= 16 || !pairs ? 16 : 32;
+      std::int64_t const block_m = max_m <= 8              ? 8
+                                   : max_m <= 16 || !pairs ? 16
+                                   : max_m <= 32           ? 32
+                                   : max_m <= 64           ? 64
+                                                           : 96;
       std::int64_t const blocks = std::max<std::int64_t>(1, (max_m + block_m - 1) / block_m);
       std::int64_t const rows = blocks * block_m;
       auto const at = [base](void const* part) {
@@ -354,7 +358,7 @@ void expect_methods(packed_layout const& layout, Expected expected) {
     std::string const name = name_of(plan, m);
     EXPECT_EQ(name.substr(name.rfind('/') + 1), expected(m)) << "m " << m;
     detail::row_cut const cut = detail::cut_rows<Format>(layout, m);
-    EXPECT_EQ(name.back() - '0', cut.row_tiles) << "m " << m;
+    EXPECT_EQ(std::stoi(name.substr(name.rfind("mt") + 2)), cut.row_tiles) << "m " << m;
     EXPECT_GE(cut.rows(), m);
     EXPECT_LT(cut.rows() - 8 * cut.row_tiles, m);
   }
@@ -362,17 +366,17 @@ void expect_methods(packed_layout const& layout, Expected expected) {
 
 TEST(gemm_route, takes_two_row_tiles_beyond_eight_rows_and_four_beyond_sixteen) {
   auto const expected = [](std::int64_t m) { return m <= 8 ? "mt1" : m <= 16 ? "mt2" : "mt4"; };
-  expect_methods<nvfp4>(nvfp4_layout(5120, 4352), expected);
   expect_methods<dense16>(layout_of(format_id::dense16, scale_mode::none, 4096, 5120), expected);
   expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::block, 4096, 5120), expected);
 }
 
-TEST(gemm_route, takes_up_to_64_rows_of_fp8_at_once) {
+TEST(gemm_route, takes_all_rows_at_once_where_scales_leave_registers) {
   auto const expected = [](std::int64_t m) {
-    return m <= 8 ? "mt1" : m <= 16 ? "mt2" : m <= 32 ? "mt4" : m > 48 && m <= 64 ? "mt8" : "mt6";
+    return m <= 8 ? "mt1" : m <= 16 ? "mt2" : m <= 32 ? "mt4" : m <= 64 ? "mt8" : "mt12";
   };
   expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::tensor, 4096, 5120), expected);
   expect_methods<fp8>(layout_of(format_id::fp8, scale_mode::channel, 4096, 5120), expected);
+  expect_methods<nvfp4>(nvfp4_layout(8704, 5120), expected);
 }
 
 TEST(gemm_route, takes_two_row_tiles_at_most_where_runs_come_in_no_pairs) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop_record.hpp"
 
+#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -23,10 +24,10 @@ auto visit_kernel(format_id format, dtype code_type, int row_tiles, Visit visit)
     if (row_tiles == 1) return visit(operand, std::integral_constant<int, 1>{});
     if (row_tiles == 2) return visit(operand, std::integral_constant<int, 2>{});
     if (row_tiles == 4) return visit(operand, std::integral_constant<int, 4>{});
-    if (row_tiles == 6) return visit(operand, std::integral_constant<int, 6>{});
     if (row_tiles == 8) return visit(operand, std::integral_constant<int, 8>{});
+    if (row_tiles == 12) return visit(operand, std::integral_constant<int, 12>{});
     throw std::invalid_argument("v100 model: no kernel has " + std::to_string(row_tiles) +
-                                " row tiles, expected 1, 2, 4, 6 or 8");
+                                " row tiles, expected 1, 2, 4, 8 or 12");
   };
   if (format == format_id::nvfp4) return with_tiles(weight_operand<nvfp4, dtype::e2m1>{});
   if (format == format_id::fp8) return with_tiles(weight_operand<fp8, dtype::e4m3>{});
@@ -114,19 +115,19 @@ loop_record record_turns(int turns, std::int64_t k, int m) {
   p.m = m;
   p.word_steps = static_cast<int>(turns);
 
-  constexpr int mates = cta_shape<Operand, RowTiles>::mates / detail::warp_lanes;
+  constexpr int warps = cta_shape<Operand, RowTiles>::stage_lanes / detail::warp_lanes;
   loop_record sum;
-  for (int warp = 0; warp < mates; ++warp) {
+  for (int warp = 0; warp < warps; ++warp) {
     std::vector<recording_lane> lanes;
     for (int id = 0; id < detail::warp_lanes; ++id) {
       lanes.emplace_back(warp * detail::warp_lanes + id);
-      float acc[RowTiles][tiles_per_group][8] = {};
-      multiply_steps<true, Operand>(lanes.back(), p, 0, 0, turns, acc);
+      warp_sums<Operand, RowTiles> acc = {};
+      multiply_steps<true, Operand, RowTiles>(lanes.back(), p, 0, 0, turns, acc);
     }
     sum.products += lanes[0].products();
     for (warp_access const& access : in_step(lanes)) add_access(access, sum);
   }
-  for (double loop_record::*field : loop_fields) sum.*field /= mates;
+  for (double loop_record::*field : loop_fields) sum.*field /= warps;
   return sum;
 }
 
@@ -143,6 +144,11 @@ loop_record record_loop(format_id format, dtype code_type, int row_tiles, std::i
     for (double loop_record::*field : loop_fields) {
       turn.*field = (more.*field - less.*field) / 2;
     }
+    // A warp whose lanes are all switched off issues the instruction, too.
+    for (double loop_record::*field :
+         {&loop_record::activation_loads, &loop_record::shared_stores}) {
+      turn.*field = std::ceil(turn.*field);
+    }
     return turn;
   });
 }
@@ -154,9 +160,14 @@ reduction_record record_reduction(format_id format, dtype code_type, int row_til
     std::vector<recording_lane> lanes;
     for (int id = 0; id < detail::warp_lanes; ++id) {
       lanes.emplace_back(id);
-      float const acc[row_tiles_of_kernel][tiles_per_group][8] = {};
-      float sum[cta_shape<operand_type, row_tiles_of_kernel>::rows_per_warp][tiles_per_group];
-      add_warps<operand_type>(lanes.back(), acc, 0, sum);
+      using shape = cta_shape<operand_type, row_tiles_of_kernel>;
+      warp_sums<operand_type, row_tiles_of_kernel> const acc = {};
+      float sum[shape::rows_per_warp][tiles_per_group];
+      if constexpr (shape::cuts_rows) {
+        spread_rows<operand_type, row_tiles_of_kernel>(lanes.back(), acc, sum);
+      } else {
+        add_warps<operand_type, row_tiles_of_kernel>(lanes.back(), acc, 0, sum);
+      }
     }
     reduction_record record;
     for (warp_access const& access : in_step(lanes)) {
@@ -172,10 +183,19 @@ reduction_record record_reduction(format_id format, dtype code_type, int row_til
 
 shape_record record_shape(format_id format, dtype code_type, int row_tiles) {
   return visit_kernel(format, code_type, row_tiles, [](auto operand, auto tiles) {
-    using shared = shared_layout<decltype(operand), decltype(tiles)::value>;
+    using operand_type = decltype(operand);
+    constexpr int row_tiles_of_kernel = decltype(tiles)::value;
+    using shared = shared_layout<operand_type, row_tiles_of_kernel>;
     using shape = typename shared::shape;
-    return shape_record{shape::teams,       shape::warps,         shape::rounds,
-                        shape::steps_ahead, shape::resident_ctas, shared::sum_tiles};
+    return shape_record{shape::teams,
+                        shape::warps,
+                        shape::rounds,
+                        shape::steps_ahead,
+                        shape::resident_ctas,
+                        shared::sum_tiles,
+                        shape::cuts_rows,
+                        shape::row_groups,
+                        planes_at_once<operand_type, row_tiles_of_kernel>};
   });
 }
 

@@ -32,7 +32,7 @@ struct reduction_record {
   double conflicts = 0;  ///< of shared memory
 };
 
-/// The mean of a warp and its mates, for an m of 1 to 8 * row_tiles; row_tiles is 1, 2, 4, 6 or 8;
+/// The mean of a warp and its mates, for an m of 1 to 8 * row_tiles; row_tiles is 1, 2, 4, 8 or 12;
 /// code_type is f16 or bf16 for dense16.
 [[nodiscard]] loop_record record_loop(format_id format, dtype code_type, int row_tiles,
                                       std::int64_t k, int m);
@@ -45,7 +45,10 @@ struct shape_record {
   int rounds = 1;  ///< in which they take the shares of a part
   int steps_ahead = 1;
   int resident_ctas = 1;
-  int sum_tiles = 1;  ///< row tiles that are added in one pass through shared memory
+  int sum_tiles = 1;       ///< row tiles that are added in one pass through shared memory
+  bool cuts_rows = false;  ///< warps share out rows, not the shares of a part
+  int row_groups = 1;      ///< warps of a team that load the same weights
+  int planes_at_once = 0;
 };
 [[nodiscard]] shape_record record_shape(format_id format, dtype code_type, int row_tiles);
 

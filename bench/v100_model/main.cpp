@@ -10,16 +10,19 @@
 
 #include "fit.hpp"
 #include "report.hpp"
+#include "round_report.hpp"
 
 namespace {
 
 using namespace qpn::bench::v100;
 
 constexpr char const* usage =
-    "v100_model [--markdown | --json | --svg FILE | --fit] [--no-limits]\n"
+    "v100_model [--round] [--markdown | --json | --svg FILE | --fit] [--no-limits]\n"
+    "  --round      rounds of Qwen3.8-27B on four cards instead of products; --markdown or --json\n"
     "  --markdown   the tables of docs/benchmarks.md; what is printed where nothing is asked for\n"
     "  --json       an array of {shape, format, n, k, m, us, read_us, gb_s, registers, spills,\n"
-    "               instr_per_weight}\n"
+    "               instr_per_weight}; of rounds: of {drafts, context, launches, round_ms,\n"
+    "               predecessor_ms, and the ms of each part}\n"
     "  --svg FILE   the chart of docs/benchmarks.md\n"
     "  --fit        fits the constants to the published timings again and prints them\n"
     "  --no-limits  exit 0 also where a limit is missed\n"
@@ -29,6 +32,7 @@ struct options {
   std::string_view output = "--markdown";
   std::string svg_file;
   bool limits = true;
+  bool rounds = false;
   bool help = false;
 };
 
@@ -41,6 +45,8 @@ bool parse(int argc, char** argv, options& chosen) {
       chosen.help = true;
     } else if (argument == "--no-limits") {
       chosen.limits = false;
+    } else if (argument == "--round") {
+      chosen.rounds = true;
     } else if (argument == "--markdown" || argument == "--json" || argument == "--svg" ||
                argument == "--fit") {
       if (has_output) {
@@ -60,6 +66,10 @@ bool parse(int argc, char** argv, options& chosen) {
       return false;
     }
   }
+  if (chosen.rounds && chosen.output != "--markdown" && chosen.output != "--json") {
+    std::fprintf(stderr, "v100_model: --round goes with --markdown or --json\n");
+    return false;
+  }
   return true;
 }
 
@@ -72,8 +82,25 @@ int print_fit() {
   return 1;
 }
 
+/// The exit code: 0, or 1 where a limit is missed and that matters.
+int judge(options const& chosen, std::vector<std::string> const& misses) {
+  if (!chosen.limits) return 0;
+  for (std::string const& miss : misses) std::fprintf(stderr, "v100_model: %s\n", miss.c_str());
+  return misses.empty() ? 0 : 1;
+}
+
+int print_rounds(options const& chosen) {
+  round_timer timer(built_in_sass_table(), fitted);
+  std::vector<round_time> const rounds = make_rounds(timer);
+  std::string const text =
+      chosen.output == "--json" ? round_json_of(rounds) : round_markdown_of(rounds, timer);
+  std::fputs(text.c_str(), stdout);
+  return judge(chosen, missed_round_limits(rounds));
+}
+
 int run(options const& chosen) {
   if (chosen.output == "--fit") return print_fit();
+  if (chosen.rounds) return print_rounds(chosen);
   sass_table const& table = built_in_sass_table();
   std::vector<model_row> const rows = make_rows(table, fitted);
   if (chosen.output == "--json") {
@@ -88,10 +115,7 @@ int run(options const& chosen) {
   } else {
     std::fputs(markdown_of(rows, table, fitted).c_str(), stdout);
   }
-  if (!chosen.limits) return 0;
-  std::vector<std::string> const misses = missed_limits(rows);
-  for (std::string const& miss : misses) std::fprintf(stderr, "v100_model: %s\n", miss.c_str());
-  return misses.empty() ? 0 : 1;
+  return judge(chosen, missed_limits(rows));
 }
 
 }  // namespace

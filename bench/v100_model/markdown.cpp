@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <sstream>
 
 #include "comparisons.hpp"
 #include "fit.hpp"
+#include "markdown_text.hpp"
 #include "report.hpp"
 #include "simulation.hpp"
 
@@ -13,37 +13,18 @@ namespace qpn::bench::v100 {
 
 namespace {
 
-/// A line of a table.
-std::string line_of(std::vector<std::string> const& cells) {
-  std::string text = "|";
-  for (std::string const& cell : cells) text.append(" ").append(cell).append(" |");
-  return text + "\n";
-}
-
-std::string head_of(std::vector<std::string> const& names) {
-  return line_of(names) + line_of(std::vector<std::string>(names.size(), "---"));
-}
-
 std::string signed_percent(double ratio) {
   double const percent = 100 * (ratio - 1);
   std::string text = percent < 0 ? "" : "+";
   return text.append(fixed(percent, 1)).append(" %");
 }
 
-std::string compact(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
-
 std::string constants_section(fitted_constants const& constants) {
-  std::string text = "### Constants\n\n" + head_of({"constant", "value", "source"});
-  for (constant const& one : published_constants()) {
-    std::string const unit = one.unit[0] == '\0' ? "" : std::string(" ") + one.unit;
-    text += line_of({one.name, compact(one.value) + unit, one.source});
-  }
-  text += line_of({"ramp and drain of a launch", compact(constants.launch_us) + " us", "fitted"});
-  text += line_of({"interference, the exponent p", compact(constants.interference), "fitted"});
+  std::string text = "### Constants\n\n" + table_head({"constant", "value", "source"});
+  for (constant const& one : published_constants()) text += constant_line(one);
+  text +=
+      table_line({"ramp and drain of a launch", compact(constants.launch_us) + " us", "fitted"});
+  text += table_line({"interference, the exponent p", compact(constants.interference), "fitted"});
   return text;
 }
 
@@ -64,17 +45,17 @@ double ours(sass_table const& table, published_timing const& timing,
 
 std::string errors_section(sass_table const& table, fitted_constants const& constants) {
   std::string text = "### The predecessor: published, and as this model has it\n\n" +
-                     head_of({"kernel and shapes", "m", "published us", "modelled us", "error", "",
-                              "ours, modelled us", "published / ours"});
+                     table_head({"kernel and shapes", "m", "published us", "modelled us", "error",
+                                 "", "ours, modelled us", "published / ours"});
   double worst = 1;
   for (published_timing const& timing : published_timings()) {
     double const us = model_timing(timing, constants);
     double const own = ours(table, timing, constants);
     double const error = us / timing.us;
     if (!timing.in_fit && std::abs(std::log(error)) > std::abs(std::log(worst))) worst = error;
-    text += line_of({timing.what, std::to_string(timing.m), fixed(timing.us, 1), fixed(us, 1),
-                     signed_percent(error), timing.in_fit ? "fit" : "held out", fixed(own, 1),
-                     fixed(timing.us / own, 2)});
+    text += table_line({timing.what, std::to_string(timing.m), fixed(timing.us, 1), fixed(us, 1),
+                        signed_percent(error), timing.in_fit ? "fit" : "held out", fixed(own, 1),
+                        fixed(timing.us / own, 2)});
   }
   text += "\nRoot mean square error: " +
           fixed(100 * log_error(published_timings(), true, constants), 1) + " % of the fit, " +
@@ -87,9 +68,9 @@ std::string kernels_section(std::vector<model_row> const& rows, sass_table const
   std::string text =
       "### Kernels\n\nMachine code of nvcc " + table.compiler +
       "; counts are of one turn of a warp's main loop. The row is that of most m.\n\n" +
-      head_of({"kernel", "registers", "spills", "loop bytes", "instructions", "per weight", "ALU",
-               "FMA", "FP16", "conversion", "HMMA", "LSU", "stall cycles", "L1 wavefronts",
-               "bank conflicts", "bytes in flight", "busiest beside memory"});
+      table_head({"kernel", "registers", "spills", "loop bytes", "instructions", "per weight",
+                  "ALU", "FMA", "FP16", "conversion", "HMMA", "LSU", "stall cycles",
+                  "L1 wavefronts", "bank conflicts", "bytes in flight", "busiest beside memory"});
   for (own_kernel const& kernel : own_kernels()) {
     model_row const* widest = nullptr;  // of its rows the one with most m, in the largest shape
     for (model_row const& row : rows) {
@@ -103,7 +84,7 @@ std::string kernels_section(std::vector<model_row> const& rows, sass_table const
     auto const count = [&](char const* key) { return fixed(sass[key], 0); };
     auto const per_turn = [&](char const* key) { return fixed(sass[key] / turns, 0); };
     bottleneck const busiest = widest->busiest();
-    text += line_of(
+    text += table_line(
         {kernel.name, count("registers"), count("spills"), count("loop_bytes"),
          per_turn("instructions"), fixed(widest->instructions_per_weight(), 2), per_turn("alu"),
          per_turn("fma"), per_turn("fp16"), per_turn("xu"), per_turn("tensor"), per_turn("lsu"),
@@ -124,21 +105,21 @@ std::string cell_of(std::optional<published_time> const& time) {
 std::string rows_section(std::vector<model_row> const& rows) {
   std::string text =
       "### Times (modelled, not measured)\n\n" +
-      head_of({"weight", "format", "shape", "m", "us", "GB/s", "read us", "us / read", "limit",
-               "balance", "us after the loop", "predecessor us, measured", "peer us, measured"});
+      table_head({"weight", "format", "shape", "m", "us", "GB/s", "read us", "us / read", "limit",
+                  "balance", "us after the loop", "predecessor us, measured", "peer us, measured"});
   for (model_row const& row : rows) {
     model_shape const& shape = row.shape;
     double const most = time_limit(shape.format, row.m);
     std::string const limit = !shape.has_target    ? "-"
                               : row.ratio() > most ? fixed(most, 2) + " missed"
                                                    : fixed(most, 2);
-    text += line_of({shape.what, std::string(format_name(shape)), shape_name(shape),
-                     std::to_string(row.m), fixed(row.us, 2), fixed(row.gb_s(), 0),
-                     fixed(row.read_us, 2), fixed(row.ratio(), 3), limit,
-                     fixed(100 * row.launch.work.balance(), 1) + " %",
-                     fixed(row.launch.work.tail_us(), 2),
-                     cell_of(predecessor_time(shape.format, shape.n, shape.k, row.m)),
-                     cell_of(peer_time(shape.format, shape.n, shape.k, row.m))});
+    text += table_line({shape.what, std::string(format_name(shape)), shape_name(shape),
+                        std::to_string(row.m), fixed(row.us, 2), fixed(row.gb_s(), 0),
+                        fixed(row.read_us, 2), fixed(row.ratio(), 3), limit,
+                        fixed(100 * row.launch.work.balance(), 1) + " %",
+                        fixed(row.launch.work.tail_us(), 2),
+                        cell_of(predecessor_time(shape.format, shape.n, shape.k, row.m)),
+                        cell_of(peer_time(shape.format, shape.n, shape.k, row.m))});
   }
   return text;
 }
@@ -146,19 +127,21 @@ std::string rows_section(std::vector<model_row> const& rows) {
 /// The largest ratio among the rows with a target, with other constants.
 std::string sensitivity_section(sass_table const& table, fitted_constants const& constants) {
   std::string text =
-      "### If a fitted constant were another\n\n" +
-      head_of({"constants", "error of the fit", "error held out", "largest us / read, m up to 8",
-               "m = 16", "m = 32", "m = 64", "m = 96"});
+      "### If a constant, or what is assumed of L1, were another\n\n" +
+      table_head({"constants", "error of the fit", "error held out", "largest us / read, m up to 8",
+                  "m = 16", "m = 32", "m = 64", "m = 96"});
   struct variant {
     char const* what;
     fitted_constants constants;
+    bool l1_serves = true;
   };
   for (variant const& one :
        {variant{"as fitted", constants},
         variant{"ramp and drain 2 us", {2, constants.interference}},
-        variant{"p = 8", {constants.launch_us, 8}}, variant{"p = 4", {constants.launch_us, 4}}}) {
+        variant{"p = 8", {constants.launch_us, 8}}, variant{"p = 4", {constants.launch_us, 4}},
+        variant{"weights that four warps load from L2 for each", constants, false}}) {
     std::map<int, double> largest;
-    for (model_row const& row : make_rows(table, one.constants)) {
+    for (model_row const& row : make_rows(table, one.constants, one.l1_serves)) {
       if (!row.shape.has_target) continue;
       double& of_m = largest[std::max(row.m, 8)];
       of_m = std::max(of_m, row.ratio());
@@ -167,7 +150,7 @@ std::string sensitivity_section(sass_table const& table, fitted_constants const&
         one.what, fixed(100 * log_error(published_timings(), true, one.constants), 1) + " %",
         fixed(100 * log_error(published_timings(), false, one.constants), 1) + " %"};
     for (auto const& [m, ratio] : largest) cells.push_back(fixed(ratio, 3));
-    text += line_of(cells);
+    text += table_line(cells);
   }
   return text;
 }

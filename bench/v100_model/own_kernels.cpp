@@ -25,11 +25,15 @@ constexpr own_kernel kernels[] = {
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 2>"},
     {format_id::nvfp4, dtype::e2m1, 4, "nvfp4 mt4",
      "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 4>"},
+    {format_id::nvfp4, dtype::e2m1, 8, "nvfp4 mt8",
+     "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 8>"},
+    {format_id::nvfp4, dtype::e2m1, 12, "nvfp4 mt12",
+     "gemm_kernel<weight_operand<nvfp4, (dtype)0>, 12>"},
     {format_id::fp8, dtype::e4m3, 1, "fp8 mt1", "gemm_kernel<weight_operand<fp8, (dtype)1>, 1>"},
     {format_id::fp8, dtype::e4m3, 2, "fp8 mt2", "gemm_kernel<weight_operand<fp8, (dtype)1>, 2>"},
     {format_id::fp8, dtype::e4m3, 4, "fp8 mt4", "gemm_kernel<weight_operand<fp8, (dtype)1>, 4>"},
-    {format_id::fp8, dtype::e4m3, 6, "fp8 mt6", "gemm_kernel<weight_operand<fp8, (dtype)1>, 6>"},
     {format_id::fp8, dtype::e4m3, 8, "fp8 mt8", "gemm_kernel<weight_operand<fp8, (dtype)1>, 8>"},
+    {format_id::fp8, dtype::e4m3, 12, "fp8 mt12", "gemm_kernel<weight_operand<fp8, (dtype)1>, 12>"},
     {format_id::dense16, dtype::f16, 1, "f16 mt1",
      "gemm_kernel<weight_operand<dense16, (dtype)3>, 1>"},
     {format_id::dense16, dtype::f16, 2, "f16 mt2",
@@ -78,15 +82,15 @@ double turns_of_loop(own_kernel const& kernel, sass_kernel const& sass, loop_rec
 }
 
 loop_turn turn_of(own_kernel const& kernel, sass_kernel const& sass, shape_record const& shape,
-                  loop_record const& loop, int row_blocks) {
+                  loop_record const& loop, int row_blocks, bool l1_serves) {
   double const turns = turns_of_loop(kernel, sass, loop);
   expect_equal(kernel, "LDG", sass["ldg"], turns * (loop.weight_loads + loop.activation_loads));
   expect_equal(kernel, "LDS", sass["lds"], turns * loop.shared_loads);
   expect_equal(kernel, "STS", sass["sts"], turns * loop.shared_stores);
   loop_turn turn;
-  turn.weight_bytes = loop.weight_bytes;
-  turn.dram_bytes = loop.weight_bytes / row_blocks;
-  turn.l2_bytes = loop.weight_bytes + loop.activation_bytes;
+  turn.weight_bytes = loop.weight_bytes / shape.row_groups;
+  turn.dram_bytes = turn.weight_bytes / row_blocks;
+  turn.l2_bytes = (l1_serves ? turn.weight_bytes : loop.weight_bytes) + loop.activation_bytes;
   turn.instructions = sass["instructions"] / turns;
   turn.alu = sass["alu"] / turns;
   turn.fma = sass["fma"] / turns;
@@ -100,13 +104,16 @@ loop_turn turn_of(own_kernel const& kernel, sass_kernel const& sass, shape_recor
   return turn;
 }
 
-/// The sums of a round's warps through shared memory, some row tiles at a time.
-double add_warps_cycles(own_kernel const& kernel, shape_record const& shape,
-                        reduction_record const& record, int residents) {
+/// The sums of a round's warps through shared memory, some row tiles at a time; before, where warps
+/// have all shares of a part, those of the shares in registers.
+double add_warps_cycles(own_kernel const& kernel, sass_kernel const& sass,
+                        shape_record const& shape, reduction_record const& record, int residents) {
   int const passes = kernel.row_tiles / shape.sum_tiles;
   double const wavefronts =
       shape.teams * shape.warps * (record.store_wavefronts + record.load_wavefronts) / passes;
-  return passes * shared_sum_cycles(2, wavefronts, residents);
+  double const shares = shape.cuts_rows ? shares_per_part * sass["sums"] : 0;
+  return passes * shared_sum_cycles(2, wavefronts, residents) +
+         shares * shape.teams * shape.warps / schedulers.value;
 }
 
 /// Stores and their fence, the ticket and its two barriers.
@@ -114,10 +121,10 @@ double leave_plane_cycles() {
   return 3 * l2_latency.value + 2 * barrier_cycles.value + shared_latency.value;
 }
 
-/// The planes of all CTAs, four at a time. Scales have come with the ticket; nothing waits for the
+/// The planes of all CTAs, some at a time. Scales have come with the ticket; nothing waits for the
 /// stores.
-double add_planes_cycles(std::int32_t parties) {
-  std::int32_t const steps = (parties - 1) / 4 + 1;
+double add_planes_cycles(std::int32_t parties, int at_once) {
+  std::int32_t const steps = (parties - 1) / at_once + 1;
   return steps * l2_latency.value;
 }
 
@@ -143,7 +150,7 @@ std::vector<launch_part> parts_of(work_split const& split, shape_record const& s
         std::int64_t const first = count * share / shares_per_part;
         std::int64_t const last = count * (share + 1) / shares_per_part;
         part.turns.insert(part.turns.end(), static_cast<std::size_t>(shape.teams),
-                          static_cast<double>(last - first));
+                          static_cast<double>(shape.cuts_rows ? count : last - first));
       }
       part.reduce_cycles = add_warps;
       parts.push_back(part);
@@ -154,7 +161,7 @@ std::vector<launch_part> parts_of(work_split const& split, shape_record const& s
     } else {
       last.reduce_cycles += leave_plane_cycles();
       last.group = group;
-      last.last_cycles = add_planes_cycles(split.cta_count(group));
+      last.last_cycles = add_planes_cycles(split.cta_count(group), shape.planes_at_once);
     }
     unit = end;
   }
@@ -212,7 +219,7 @@ own_kernel const& kernel_for(packed_layout const& layout, std::int64_t m) {
 }
 
 own_launch make_own_launch(sass_table const& table, own_kernel const& kernel, std::int64_t n,
-                           std::int64_t k, int m) {
+                           std::int64_t k, int m, bool l1_serves) {
   own_launch made;
   made.kernel = &kernel;
   made.sass = &table.kernel(kernel.symbol);
@@ -225,12 +232,12 @@ own_launch make_own_launch(sass_table const& table, own_kernel const& kernel, st
   made.layout = v100_layout(kernel.format, kernel.code_type, n, k);
   work_split const split = split_of(made.layout);
 
-  made.work.turn = turn_of(kernel, *made.sass, made.shape, made.loop, row_blocks);
+  made.work.turn = turn_of(kernel, *made.sass, made.shape, made.loop, row_blocks, l1_serves);
   made.work.ctas_per_sm = made.shape.resident_ctas;
   made.work.start_cycles = prologue_cycles.value;
   std::int64_t const ctas = split.ctas / made.shape.teams;
   double const add_warps = add_warps_cycles(
-      kernel, made.shape, made.reduction,
+      kernel, *made.sass, made.shape, made.reduction,
       resident_ctas(made.work.ctas_per_sm, static_cast<std::size_t>(ctas * row_blocks)));
   for (std::int64_t c = 0; c < ctas; ++c) {
     for (int block = 0; block < row_blocks; ++block) {

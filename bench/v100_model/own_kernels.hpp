@@ -49,7 +49,9 @@ struct own_launch {
 
 /// m rows, at least 1, on one kernel; row blocks that m does not fill count as full ones. Throws
 /// std::runtime_error where the SASS table and the program disagree about the loop.
+/// @param l1_serves  weights that several warps of a CTA load at the same step come from L2 once
 [[nodiscard]] own_launch make_own_launch(sass_table const& table, own_kernel const& kernel,
-                                         std::int64_t n, std::int64_t k, int m);
+                                         std::int64_t n, std::int64_t k, int m,
+                                         bool l1_serves = true);
 
 }  // namespace qpn::bench::v100

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of docs/benchmarks.md, which the program v100_model prints:
 
-    python3 page.py V100_MODEL            writes the block between the marks, and docs/v100_model.svg
+    python3 page.py V100_MODEL            writes the blocks between the marks, and docs/v100_model.svg
     python3 page.py V100_MODEL --check    compares; exits 1 where they differ
 """
 
@@ -14,20 +14,24 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "benchmarks.md"
 CHART = DOCS / "v100_model.svg"
-BEGIN = "<!-- v100_model begin -->"
-END = "<!-- v100_model end -->"
+BLOCKS = {"v100_model": ("--markdown",), "v100_round": ("--round", "--markdown")}
 
 
 class PageError(Exception):
     """Why the page has no place for the figures, in one sentence."""
 
 
-def with_block(text, made):
-    """The page with these tables between the marks."""
+def marks(name):
+    return f"<!-- {name} begin -->", f"<!-- {name} end -->"
+
+
+def with_block(text, name, made):
+    """The page with these tables between the marks of a block."""
+    begin, end = marks(name)
     lines = text.splitlines()
-    if lines.count(BEGIN) != 1 or lines.count(END) != 1 or lines.index(BEGIN) > lines.index(END):
-        raise PageError(f"{PAGE.name} needs the lines `{BEGIN}` and `{END}`, once each and in this order.")
-    before, after = lines[: lines.index(BEGIN) + 1], lines[lines.index(END) :]
+    if lines.count(begin) != 1 or lines.count(end) != 1 or lines.index(begin) > lines.index(end):
+        raise PageError(f"{PAGE.name} needs the lines `{begin}` and `{end}`, once each and in this order.")
+    before, after = lines[: lines.index(begin) + 1], lines[lines.index(end) :]
     return "\n".join([*before, "", made.rstrip("\n"), "", *after]) + "\n"
 
 
@@ -41,7 +45,10 @@ def made_by(program):
     with tempfile.TemporaryDirectory() as folder:
         chart = Path(folder) / "chart.svg"
         output_of(program, "--svg", str(chart))
-        return with_block(PAGE.read_text(), output_of(program, "--markdown")), chart.read_text()
+        text = PAGE.read_text()
+        for name, arguments in BLOCKS.items():
+            text = with_block(text, name, output_of(program, *arguments))
+        return text, chart.read_text()
 
 
 def differences(program):

@@ -31,6 +31,10 @@ class recording_lane {
     return global<T>(warp_access::kind::stream_load, p);
   }
   template <class T>
+  [[nodiscard]] T load_together(T const* p) {
+    return load_stream(p);
+  }
+  template <class T>
   [[nodiscard]] T load(T const* p) {
     return global<T>(warp_access::kind::load, p);
   }

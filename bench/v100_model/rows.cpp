@@ -37,20 +37,21 @@ std::string shape_name(model_shape const& shape) {
 }
 
 model_row make_row(sass_table const& table, model_shape const& shape, int m,
-                   fitted_constants const& constants) {
+                   fitted_constants const& constants, bool l1_serves) {
   own_kernel const& kernel =
       kernel_for(v100_layout(shape.format, shape.code_type, shape.n, shape.k), m);
-  model_row row{shape, m, make_own_launch(table, kernel, shape.n, shape.k, m), 0, 0};
+  model_row row{shape, m, make_own_launch(table, kernel, shape.n, shape.k, m, l1_serves), 0, 0};
   row.us = simulate(row.launch.work, constants);
   row.read_us = simulate(row.launch.read, constants);
   return row;
 }
 
-std::vector<model_row> make_rows(sass_table const& table, fitted_constants const& constants) {
+std::vector<model_row> make_rows(sass_table const& table, fitted_constants const& constants,
+                                 bool l1_serves) {
   std::vector<model_row> rows;
   for (model_shape const& shape : shapes) {
     for (int const m : {1, 2, 4, 8, 16, 32, 64, 96})
-      rows.push_back(make_row(table, shape, m, constants));
+      rows.push_back(make_row(table, shape, m, constants, l1_serves));
   }
   return rows;
 }

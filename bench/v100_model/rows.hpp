@@ -49,11 +49,12 @@ struct model_row {
 [[nodiscard]] std::string shape_name(model_shape const& shape);
 
 [[nodiscard]] model_row make_row(sass_table const& table, model_shape const& shape, int m,
-                                 fitted_constants const& constants);
+                                 fitted_constants const& constants, bool l1_serves = true);
 
 /// All shapes with m = 1, 2, 4, 8, 16, 32, 64 and 96.
 [[nodiscard]] std::vector<model_row> make_rows(sass_table const& table,
-                                               fitted_constants const& constants);
+                                               fitted_constants const& constants,
+                                               bool l1_serves = true);
 
 /// What the rows do not keep of the project's limits, a sentence each.
 [[nodiscard]] std::vector<std::string> missed_limits(std::vector<model_row> const& rows);

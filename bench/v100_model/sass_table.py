@@ -16,6 +16,8 @@ Lines of the table, `key value`, where # starts a comment:
     alu, fma, fp16, xu, tensor, lsu, control     how many of them each pipe takes; tensor counts HMMA steps
     ldg, lds, sts       of them
     stall_cycles        that a warp needs at least to issue the loop once, as the compiler wrote them
+    sums                instructions of the sums in the loop that are left out in most turns, each time that they are
+                        not; no other line counts them
     weights             that a lane handles in one turn of the loop
 """
 
@@ -43,7 +45,7 @@ PIPES = {
     "xu": "F2F F2I FRND I2F MUFU POPC S2R",
     "tensor": "HMMA",
     "lsu": "ATOM ATOMG ATOMS LD LDC LDG LDL LDS RED SHFL ST STG STL STS",
-    "control": "BAR BRA BSSY BSYNC CS2R DEPBAR ERRBAR EXIT MEMBAR NOP RET VOTE WARPSYNC YIELD",
+    "control": "BAR BMOV BRA BSSY BSYNC CS2R DEPBAR ERRBAR EXIT MEMBAR NOP RET VOTE WARPSYNC YIELD",
 }
 PIPE_OF = {opcode: pipe for pipe, opcodes in PIPES.items() for opcode in opcodes.split()}
 
@@ -76,6 +78,7 @@ def rows_of(kernel):
         *pipe_counts(kernel).items(),
         *((opcode.lower(), count(kernel.loop, opcode)) for opcode in ("LDG", "LDS", "STS")),
         ("stall_cycles", sum(max(1, instruction.stall) for instruction in kernel.loop)),
+        ("sums", len(kernel.sums)),
         ("weights", 4 * products // int(row_tiles[1])),
     ]
 

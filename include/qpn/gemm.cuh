@@ -147,9 +147,9 @@ template <class Operand, class Format>
                ? launch_gemm_wide<Operand, 8>(plan, args, stream)
                : launch_gemm_wide<Operand, 4>(plan, args, stream);
   }
-  if constexpr (Format::id == format_id::fp8) {
-    if (method == gemm_method::mt6) return launch_gemm<Operand, 6>(plan, args, workspace, stream);
+  if constexpr (Format::id != format_id::dense16) {
     if (method == gemm_method::mt8) return launch_gemm<Operand, 8>(plan, args, workspace, stream);
+    if (method == gemm_method::mt12) return launch_gemm<Operand, 12>(plan, args, workspace, stream);
   }
   return launch_few_tiles<Operand>(plan, args, workspace, stream);
 }

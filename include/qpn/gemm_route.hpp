@@ -22,7 +22,7 @@ enum class gemm_operand : std::uint8_t { nvfp4, fp8, f16, bf16 };
 /// row block of so many rows; group, by warpgroups, which multiply ordered x in one pass; wide, a
 /// CTA to a tile of y; dense, dequantised panels and a GEMM of the caller; simt, without matrix
 /// instructions.
-enum class gemm_method : std::uint8_t { mt1, mt2, mt4, mt6, mt8, group, wide, dense, simt };
+enum class gemm_method : std::uint8_t { mt1, mt2, mt4, mt8, mt12, group, wide, dense, simt };
 
 struct gemm_route {
   gemm_arch arch = gemm_arch::sm70;
@@ -35,7 +35,7 @@ namespace detail {
 
 inline constexpr char const* gemm_arch_names[] = {"sm70", "sm80", "sm90"};
 inline constexpr char const* gemm_operand_names[] = {"nvfp4", "fp8", "f16", "bf16"};
-inline constexpr char const* gemm_method_names[] = {"mt1",   "mt2",  "mt4",   "mt6", "mt8",
+inline constexpr char const* gemm_method_names[] = {"mt1",   "mt2",  "mt4",   "mt8", "mt12",
                                                     "group", "wide", "dense", "simt"};
 
 template <int Count>

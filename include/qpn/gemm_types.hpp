@@ -127,8 +127,8 @@ template <class Format>
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
                              : m > gemm_max_m && !sliced                    ? gemm_method::wide
                              : detail::uses_groups(plan, m)                 ? gemm_method::group
+                             : row_tiles == 12                              ? gemm_method::mt12
                              : row_tiles == 8                               ? gemm_method::mt8
-                             : row_tiles == 6                               ? gemm_method::mt6
                              : row_tiles == 4                               ? gemm_method::mt4
                              : row_tiles == 2                               ? gemm_method::mt2
                                                                             : gemm_method::mt1;

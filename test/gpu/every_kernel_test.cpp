@@ -65,11 +65,11 @@ TEST_P(gpu_gemm_every_kernel, of_two_teams) {
   gemm_problem problem = f32_problem();
   problem.candidates = 1;
   gpu_gemm const gemm(weight, problem);
-  bool const many = GetParam().format == format_id::fp8 && !has_blocks();
+  bool const many = GetParam().format != format_id::dense16 && !has_blocks();
   expect_bound(gemm, 30, "mt4");
-  expect_bound(gemm, 37, many ? "mt6" : "mt4");
+  expect_bound(gemm, 37, many ? "mt8" : "mt4");
   expect_bound(gemm, 64, many ? "mt8" : "mt4");
-  expect_bound(gemm, 70, many ? "mt6" : "mt4");
+  expect_bound(gemm, 70, many ? "mt12" : "mt4");
 }
 
 TEST_P(gpu_gemm_every_kernel, of_many_rows) {

@@ -151,19 +151,37 @@ def count(code, opcode):
     return sum(instruction.opcode.split(".")[0] == opcode for instruction in code)
 
 
+def sums_in(code, body):
+    """The parts of a loop that a branch may leave out and that add but do not multiply, load or store: what is done once
+    for many turns. As sets of positions."""
+    next_of, parts = successors(code), []
+    for at in sorted(body):
+        if code[at].opcode != "BRA" or code[at].predicate is None:
+            continue
+        for to in next_of[at]:
+            part = set(range(at + 1, to))
+            opcodes = {code[position].opcode.split(".")[0] for position in part}
+            if part < body and "FADD" in opcodes and not opcodes & {"HMMA", "FFMA", "LDG", "STG", "LDS", "STS"}:
+                parts.append(part)
+    return parts
+
+
 def main_loop(code):
-    """The instructions of the main loop, in the order of the code; empty where no loop multiplies. A kernel multiplies
-    with HMMA, or if it has none with FFMA."""
+    """The instructions of the main loop without the sums in it, in the order of the code; and the longest of those sums.
+    Empty where no loop multiplies. A kernel multiplies with HMMA, or if it has none with FFMA."""
     product = "HMMA" if count(code, "HMMA") else "FFMA"
     bodies = [body for body in loops(code) if any(code[at].opcode.startswith(product) for at in body)]
     innermost = [body for body in bodies if not any(other < body for other in bodies)]
-    candidates = [[code[at] for at in sorted(body)] for body in innermost]
 
-    def rank(loop):
+    def rank(body):
+        loop = [code[at] for at in body]
         wide = sum(re.match(r"LDG\..*\b128\b", instruction.opcode) is not None for instruction in loop)
         return count(loop, product), wide, -len(loop)
 
-    return max(candidates, key=rank, default=[])
+    body = max(innermost, key=rank, default=set())
+    sums = sums_in(code, body)
+    in_order = lambda positions: [code[at] for at in sorted(positions)]  # noqa: E731
+    return in_order(body.difference(*sums)), in_order(max(sums, key=len, default=set()))
 
 
 # ---- kernels
@@ -174,6 +192,7 @@ class Kernel:
     name: str
     resources: Resources
     loop: list[Instruction]
+    sums: list[Instruction] = dataclasses.field(default_factory=list)
     weights: int = 0
     per_weight: float = 0.0
 
@@ -227,7 +246,7 @@ def read_kernels(source, sass_file=None):
         raise GateError(f"ptxas and nvdisasm do not name the same kernels in {source}.")
     names, _ = output_of([tools / "cu++filt"], input="\n".join(resources) + "\n")
     kernels = [
-        Kernel(short_name(name), resources[mangled], main_loop(functions[mangled]))
+        Kernel(short_name(name), resources[mangled], *main_loop(functions[mangled]))
         for mangled, name in zip(resources, names.splitlines())
     ]
     return sorted(kernels, key=lambda kernel: kernel.name)

@@ -18,7 +18,7 @@ Columns of the table:
     loop          instructions of the main loop: of the innermost loops with HMMA (in a kernel without: with FFMA) the
                   one with most of them, then with most loads of 16 bytes a lane, then the shortest (its like serve the
                   edges of a matrix). All count, also those that a branch or a predicate may leave out, but not what
-                  only a diverged warp does
+                  only a diverged warp does, nor sums that a branch leaves out in most turns
     HMMA FFMA LDG LDS STS      of the main loop
     weights       that a lane handles in one iteration. A warp's m8n8k4 multiplies 32 weight rows and 4 k, which is 4
                   weights a lane, and each row tile repeats it: 4 * (m8n8k4 in the loop) / (row tiles)

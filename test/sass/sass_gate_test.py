@@ -31,7 +31,7 @@ def disassembly(program, stall=4):
 
 
 def loop_of(program):
-    return [instruction.opcode for instruction in main_loop(parse_sass(disassembly(program))["f"])]
+    return [instruction.opcode for instruction in main_loop(parse_sass(disassembly(program))["f"])[0]]
 
 
 class text(unittest.TestCase):
@@ -42,6 +42,16 @@ class text(unittest.TestCase):
     def test_the_inner_loop_is_taken(self):
         loop = loop_of(".L_1: NOP; .L_2: MMA; @!P0 BRA `(.L_2); STG.E [R2], R1; @P1 BRA `(.L_1); EXIT")
         self.assertEqual(len(loop), 5)
+
+    def test_sums_that_a_branch_leaves_out_are_apart(self):
+        def parts_of(left_out):
+            text = f".L_1: MMA; @P0 BRA `(.L_2); {left_out}; .L_2: NOP; @P1 BRA `(.L_1); EXIT"
+            return tuple(map(len, main_loop(parse_sass(disassembly(text))["f"])))
+
+        self.assertEqual(parts_of("FADD R1, R1, R2; FADD R3, R3, R4"), (7, 2))
+        for other in "MOV R1, R2", "FADD R1, R1, R2; LDS R3, [R4]", "FADD R1, R1, R2; MMA":
+            loop, sums = parts_of(other)
+            self.assertEqual((loop > 7, sums), (True, 0))
 
     def test_an_inner_loop_without_hmma_belongs_to_the_loop(self):
         loop = loop_of(".L_1: MOV R1, R2; .L_2: NOP; @P0 BRA `(.L_2); MMA; @P1 BRA `(.L_1); EXIT")
@@ -136,7 +146,7 @@ class text(unittest.TestCase):
     def test_weights_follow_from_the_row_tiles(self):
         code = parse_sass(disassembly(".L_1: MMA; MMA; @P0 BRA `(.L_1); EXIT"))["f"]
         for weights, expected in (("row_tiles 1", 8), ("row_tiles 2", 4), ("lane 16", 16)):
-            kernel = Kernel("f", Resources(64), main_loop(code))
+            kernel = Kernel("f", Resources(64), *main_loop(code))
             self.assertEqual(verdict([kernel], parse_limits(f"f | 64 | 9 | {weights}")), [])
             self.assertEqual((kernel.weights, kernel.per_weight), (expected, 9 / expected))
         self.assertEqual(count(code, "HMMA"), 8)

@@ -45,6 +45,10 @@ class program_lane {
     return lane_->load_stream(p);
   }
   template <class T>
+  [[nodiscard]] T load_together(T const* p) {
+    return load_stream(p);
+  }
+  template <class T>
   [[nodiscard]] T load(T const* p) {
     return lane_->load(p);
   }
@@ -348,9 +352,11 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
       });
     };
     gemm_method const method = route(plan, args.m).method;
-    if constexpr (std::is_same_v<Operand, weight_operand<fp8, dtype::e4m3>>) {
-      if (method == gemm_method::mt6) return emulate_tensor_core(std::integral_constant<int, 6>{});
+    if constexpr (Format::id != format_id::dense16 && !Operand::fp32_scales_along_k) {
       if (method == gemm_method::mt8) return emulate_tensor_core(std::integral_constant<int, 8>{});
+      if (method == gemm_method::mt12) {
+        return emulate_tensor_core(std::integral_constant<int, 12>{});
+      }
     }
     switch (method) {
       case gemm_method::mt1: return emulate_tensor_core(std::integral_constant<int, 1>{});
@@ -386,8 +392,10 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
     run(weight_operand<dense16, dtype::bf16>{});
   }
 
-  std::int64_t const passes =
-      wide != 0 ? (args.m - 1) / (8 * wide) + 1 : detail::cut_rows<Format>(layout, args.m).blocks;
+  detail::row_cut const cut = detail::cut_rows<Format>(layout, args.m);
+  // Four warps of a CTA have different rows of more than four row tiles, and load the same weights.
+  std::int64_t const loads = cut.row_tiles > 4 ? 4 : 1;
+  std::int64_t const passes = wide != 0 ? (args.m - 1) / (8 * wide) + 1 : cut.blocks * loads;
   call.weights_read_once = all_equal(call.report.load_counts("records"), static_cast<int>(passes));
   call.outputs_written_once = true;
   if (args.y != nullptr) {

@@ -12,6 +12,7 @@
 //   index load_stream(p)          4 or 16 bytes that the grid reads once: weights load(p), store(p,
 //   v)    2 to 16 bytes load_volatile(p)        not from L1: what other CTAs wrote
 //   shared_load<T>(offset), shared_store(offset, v)       shared memory of the CTA
+//   load_together(p)        4 or 16 bytes that warps of a CTA read at the same step: by way of L1
 //   load_words(p)           16 bytes, not moved by the compiler
 //   sync_warp()             orders shared memory between the lanes of a warp
 //   sync_pair()             the same between those of warps 2 i and 2 i + 1 of the CTA

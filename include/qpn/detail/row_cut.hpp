@@ -20,18 +20,18 @@ struct row_cut {
 
 /// That of m rows, m up to gemm_max_m. On layout sm80_mma16 a row block has up to four row tiles.
 /// On sm70_quadpair more than two need runs in pairs, which share what they stage of x
-/// (arch/sm70/gemm_program.hpp). In fp8 reading a weight again from L2 takes longer
-/// than the tensor cores do, so that it has blocks of up to 64 rows.
+/// (arch/sm70/gemm_program.hpp). In nvfp4, and in fp8 with scales of tensors or rows, a block then
+/// has all rows: no weight is read again.
 template <class Format>
 [[nodiscard]] constexpr row_cut cut_rows(packed_layout const& layout, std::int64_t m) noexcept {
   bool const mma16 = layout.id == layout_id::sm80_mma16;
   bool const pairs = mma16 || split_of<Format>(layout).halves_alike();
-  bool const many = !mma16 && Format::id == format_id::fp8 && layout.scale != scale_mode::block;
+  bool const many = !mma16 && Format::id != format_id::dense16 && layout.scale != scale_mode::block;
   int const row_tiles = m <= 8              ? 1
                         : m <= 16 || !pairs ? 2
                         : m <= 32 || !many  ? 4
-                        : m > 48 && m <= 64 ? 8
-                                            : 6;
+                        : m <= 64           ? 8
+                                            : 12;
   return {row_tiles, m < 1 ? 1 : (m - 1) / (8 * row_tiles) + 1};
 }
 

@@ -31,7 +31,8 @@ TEST(own_kernels, m_decides_the_kernel) {
   EXPECT_EQ(name_for(format_id::dense16, dtype::f16, 17), "f16 mt4");
   EXPECT_EQ(name_for(format_id::dense16, dtype::f16, 17, 24), "f16 mt2");
   EXPECT_EQ(name_for(format_id::fp8, dtype::e4m3, 64), "fp8 mt8");
-  EXPECT_EQ(name_for(format_id::fp8, dtype::e4m3, 96), "fp8 mt6");
+  EXPECT_EQ(name_for(format_id::fp8, dtype::e4m3, 96), "fp8 mt12");
+  EXPECT_EQ(name_for(format_id::nvfp4, dtype::e2m1, 33), "nvfp4 mt8");
   for (int const m : {0, 97}) {
     EXPECT_THROW(static_cast<void>(name_for(format_id::fp8, dtype::e4m3, m)),
                  std::invalid_argument);
@@ -70,8 +71,8 @@ TEST(own_kernels, a_group_of_one_cta_has_no_plane) {
 }
 
 TEST(own_kernels, row_blocks_read_the_weight_once_from_memory_and_each_from_l2) {
-  own_launch const one = launch_of(format_id::nvfp4, dtype::e2m1, 8704, 5120, 32);
-  own_launch const three = launch_of(format_id::nvfp4, dtype::e2m1, 8704, 5120, 96);
+  own_launch const one = launch_of(format_id::dense16, dtype::f16, 8704, 5120, 32);
+  own_launch const three = launch_of(format_id::dense16, dtype::f16, 8704, 5120, 96);
   EXPECT_NEAR(three.work.dram_bytes(), one.work.dram_bytes(), 1);
   EXPECT_EQ(three.work.ctas.size(), 3 * one.work.ctas.size());
   EXPECT_EQ(three.work.turn.l2_bytes, one.work.turn.l2_bytes);
@@ -79,14 +80,44 @@ TEST(own_kernels, row_blocks_read_the_weight_once_from_memory_and_each_from_l2) 
   EXPECT_EQ(simulate(three.read, fitted), simulate(one.read, fitted));
 }
 
-TEST(own_kernels, more_row_tiles_read_less_for_each_row) {
-  own_launch const four = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 32);
-  own_launch const eight = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 64);
-  EXPECT_EQ(eight.work.turn.weight_bytes, four.work.turn.weight_bytes);
-  EXPECT_EQ(eight.loop.activation_bytes, 2 * four.loop.activation_bytes);
-  EXPECT_EQ(eight.work.ctas.size(), four.work.ctas.size());
-  own_launch const six = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, 48);
-  EXPECT_EQ(six.loop.activation_bytes, 1.5 * four.loop.activation_bytes);
+// Four warps of a team have a quarter of the rows each and all of k: one turn of all is one step.
+TEST(own_kernels, warps_with_rows_of_their_own_read_a_weight_and_x_once) {
+  for (int const m : {64, 96}) {
+    own_launch const made = launch_of(format_id::fp8, dtype::e4m3, 4096, 5120, m);
+    constexpr double unit_bytes = 2 * 1024;
+    constexpr int warps = 8;
+    loop_turn const& turn = made.work.turn;
+    EXPECT_EQ(made.loop.weight_bytes, unit_bytes);
+    EXPECT_EQ(warps * turn.weight_bytes, 2 * unit_bytes) << m;         // of two teams
+    EXPECT_EQ(warps * made.loop.activation_bytes, m * 32.0 * 2) << m;  // of both together
+    EXPECT_EQ(turn.l2_bytes, turn.weight_bytes + made.loop.activation_bytes) << m;
+    EXPECT_EQ(made.work.ctas.size(), static_cast<std::size_t>(made.layout.ctas / 2)) << m;
+    EXPECT_EQ(made.work.bytes_in_flight(), 3.5 * 2 * unit_bytes) << m;
+    double steps = 0;
+    for (auto const& cta : made.work.ctas) {
+      for (launch_part const& part : cta) {
+        EXPECT_EQ(part.turns, std::vector<double>(warps, part.turns.front()));
+        steps += 2 * part.turns.front();
+      }
+    }
+    EXPECT_EQ(steps, 4096.0 / 64 * 5120 / 32) << m;
+    own_launch const without = make_own_launch(built_in_sass_table(), *made.kernel, 4096, 5120, m,
+                                               /*l1_serves=*/false);
+    EXPECT_EQ(without.work.turn.l2_bytes, unit_bytes + made.loop.activation_bytes) << m;
+    EXPECT_EQ(without.work.dram_bytes(), made.work.dram_bytes()) << m;
+    EXPECT_GT(simulate(without.work, fitted), simulate(made.work, fitted)) << m;
+  }
+}
+
+// Shares are added in registers while nothing else runs.
+TEST(own_kernels, sums_of_shares_take_the_time_of_their_instructions) {
+  sass_table longer = built_in_sass_table();
+  for (sass_kernel& one : longer.kernels) one.values["sums"] += 100;
+  own_kernel const& kernel = kernel_for(v100_layout(format_id::fp8, dtype::e4m3, 4096, 5120), 64);
+  own_launch const made = make_own_launch(built_in_sass_table(), kernel, 4096, 5120, 64);
+  own_launch const more = make_own_launch(longer, kernel, 4096, 5120, 64);
+  EXPECT_NEAR(more.work.ctas[0][0].reduce_cycles - made.work.ctas[0][0].reduce_cycles,
+              8.0 * 100 * 8 / 4, 1e-6);  // shares, instructions, warps, schedulers
 }
 
 TEST(own_kernels, two_teams_have_the_warps_of_two_ctas_and_half_the_activations_each) {

@@ -48,8 +48,22 @@ class program(unittest.TestCase):
         code, same, errors = run("--no-limits", "--markdown")
         self.assertEqual((code, same, errors), (0, text, ""))
 
+    def test_rounds_are_an_array_beside_the_predecessors(self):
+        code, text, errors = run("--round", "--json")
+        rounds = json.loads(text)
+        parts = {"products_ms", "head_ms", "attention_ms", "gdn_ms", "rows_ms", "exchange_ms", "gaps_ms", "host_ms"}
+        for one in rounds:
+            self.assertEqual(set(one), parts | {"drafts", "context", "launches", "round_ms", "predecessor_ms"})
+            self.assertAlmostEqual(one["round_ms"], sum(one[part] for part in parts), places=3)
+        short = {one["drafts"]: one for one in rounds if one["context"] == 512}
+        measured = {drafts: one["predecessor_ms"] for drafts, one in short.items()}
+        self.assertEqual(measured, {0: 11.5875, 3: 20.4, 7: 24.9, 15: 37})
+        self.assertEqual(code, 0 if short[7]["round_ms"] <= 16 else 1)
+        self.assertEqual(len(errors.splitlines()), code)
+
     def test_what_is_not_understood_ends_with_2(self):
-        for arguments in (["--frob"], ["--json", "--svg", "x"], ["--svg"], ["--svg", "/none/at/all.svg"]):
+        for arguments in (["--frob"], ["--json", "--svg", "x"], ["--svg"], ["--svg", "/none/at/all.svg"],
+                          ["--round", "--fit"], ["--round", "--svg", "x"]):
             code, output, errors = run(*arguments)
             self.assertEqual((code, output, len(errors.splitlines())), (2, "", 1), arguments)
             self.assertRegex(errors, "^v100_model: ")
@@ -70,11 +84,12 @@ class the_page(unittest.TestCase):
 
     def test_another_figure_is_one_sentence(self):
         text = page.PAGE.read_text()
-        made = run("--markdown", "--no-limits")[1]
-        self.assertEqual(page.with_block(text, made), text)
-        self.assertNotEqual(page.with_block(text, made + "x\n"), text)
-        with self.assertRaisesRegex(page.PageError, "needs the lines"):
-            page.with_block(text.replace(page.BEGIN, ""), made)
+        for name, arguments in page.BLOCKS.items():
+            made = run(*arguments, "--no-limits")[1]
+            self.assertEqual(page.with_block(text, name, made), text)
+            self.assertNotEqual(page.with_block(text, name, made + "x\n"), text)
+            with self.assertRaisesRegex(page.PageError, f"needs the lines.*{name} begin"):
+                page.with_block(text.replace(page.marks(name)[0], ""), name, made)
 
 
 if __name__ == "__main__":

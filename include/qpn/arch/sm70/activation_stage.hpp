@@ -9,19 +9,20 @@
 
 namespace qpn::detail::sm70 {
 
-/// The activations of a warp and its mates for one record: global memory -> registers -> shared
-/// memory, from where they are read as fragments of operand A. They come in pieces along k: while
-/// one is multiplied, the next is on its way to the registers.
+/// The activations of the lanes that stage x together for one record: global memory -> registers ->
+/// shared memory, from where they are read as fragments of operand A. They come in pieces along k:
+/// while one is multiplied, the next is on its way to the registers.
 template <class Operand, int RowTiles>
 struct activation_stage {
   using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
   static constexpr int pieces = shared::pieces;
-  static constexpr int chunks = shared::chunks / pieces;    ///< of one row and piece
-  static constexpr int total = RowTiles * tile_m * chunks;  ///< of the mates, of a piece
-  static constexpr int per_lane = (total + shape::mates - 1) / shape::mates;
-  static constexpr int rows_between = shape::mates / chunks;  ///< two chunks of a lane
-  static constexpr bool all_lanes = total % shape::mates == 0;
+  static constexpr int chunks = shared::chunks / pieces;  ///< of one row and piece
+  static constexpr int lanes = shape::stage_lanes;
+  static constexpr int total = RowTiles * tile_m * chunks;  ///< of all lanes, of a piece
+  static constexpr int per_lane = (total + lanes - 1) / lanes;
+  static constexpr int rows_between = lanes / chunks;  ///< two chunks of a lane
+  static constexpr bool all_lanes = total % lanes == 0;
   static constexpr int piece_k = 8 * chunks;
 
   word4 chunk[per_lane];
@@ -33,19 +34,20 @@ struct activation_stage {
   /// a piece has them, and store without bank conflicts: their rows lie `chunks` apart.
   template <class Lane>
   QPN_HD activation_stage(Lane& lane, gemm_params const& p, std::int64_t k0) noexcept {
-    int const id = lane.thread() % shape::mates;
+    int const id = lane.thread() % lanes;
     int const column = id % 8 % chunks;
     int const row = first_row(lane);
     QPN_UNROLL
     for (int i = 0; i < per_lane; ++i) from[i] = first_chunk(lane, p, i) + k0;
-    held = all_lanes ? per_lane : (total - id + shape::mates - 1) / shape::mates;
-    shared_offset = shape::warp(lane) * shared::x_bytes + row * shared::row_bytes + 16 * column;
+    held = all_lanes ? per_lane : (total - id + lanes - 1) / lanes;
+    shared_offset =
+        shape::stage_place(lane) * shared::x_bytes + row * shared::row_bytes + 16 * column;
   }
 
   /// Of the lane's first chunk, in the row block.
   template <class Lane>
   [[nodiscard]] QPN_HD static int first_row(Lane& lane) noexcept {
-    int const id = lane.thread() % shape::mates;
+    int const id = lane.thread() % lanes;
     int const quarter = id / 8;
     return quarter / chunks * tile_m + quarter % chunks + chunks * (id % 8 / chunks);
   }
@@ -59,8 +61,9 @@ struct activation_stage {
   }
 
   [[nodiscard]] QPN_HD bool holds(int i) const noexcept { return all_lanes || i < held; }
-  [[nodiscard]] QPN_HD int offset(int i, int piece) const noexcept {
-    return shared_offset + i * rows_between * shared::row_bytes + piece * chunks * 16;
+  [[nodiscard]] QPN_HD int offset(int i, int piece, int buffer = 0) const noexcept {
+    return shared_offset + i * rows_between * shared::row_bytes + piece * chunks * 16 +
+           buffer * shared::x_bytes;
   }
 
   /// Loads the chunks of a piece, all of whose k are below k, by words.
@@ -78,10 +81,10 @@ struct activation_stage {
   }
 
   template <class Lane>
-  QPN_HD void store(Lane& lane, int piece) const noexcept {
+  QPN_HD void store(Lane& lane, int piece, int buffer) const noexcept {
     QPN_UNROLL
     for (int i = 0; i < per_lane; ++i) {
-      if (holds(i)) lane.shared_store(offset(i, piece), chunk[i]);
+      if (holds(i)) lane.shared_store(offset(i, piece, buffer), chunk[i]);
     }
   }
 

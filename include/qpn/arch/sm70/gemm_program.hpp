@@ -8,6 +8,7 @@
 #include "qpn/arch/sm70/activation_stage.hpp"
 #include "qpn/arch/sm70/gemm_shape.hpp"
 #include "qpn/arch/sm70/gemm_sums.hpp"
+#include "qpn/arch/sm70/share_sums.hpp"
 #include "qpn/arch/sm70/weight_operand.hpp"
 #include "qpn/config.hpp"
 #include "qpn/detail/lane_types.hpp"
@@ -23,6 +24,10 @@
 // runs share a tile group, each team leaves its sums in a plane of the workspace and draws a
 // ticket; the one with the last ticket adds the planes in the order of the runs. No order depends
 // on m, on timing or on the other rows.
+//
+// With more than four row tiles the warps of a team do not take shares: each has all of k for a
+// quarter of the rows, and adds one share after the other in its registers. Four warps then read
+// the same weights at the same step.
 //
 // With one or two row tiles a CTA is a team. With more it is two teams, whose runs lie half the
 // weight apart and are at the same k all the way: mates need the same x, and stage it together.
@@ -78,12 +83,19 @@ struct k_factors<Operand, true> {
   }
 };
 
+/// For warps that add no shares in their registers.
+struct nothing_after_step {
+  QPN_HD void operator()() const noexcept {}
+};
+
 /// acc[row tile][tile][8] += x w^T over the steps [first, first + count) of a tile group, for one
-/// warp. ByWords: x is loaded 16 bytes at a time, so no step may reach beyond k, and x and weights
-/// travel while others are multiplied.
-template <bool ByWords, class Operand, int RowTiles, class Lane>
+/// warp, which calls after_step() behind each. ByWords: x is loaded 16 bytes at a time, so no step
+/// may reach beyond k, and x and weights travel while others are multiplied.
+template <bool ByWords, class Operand, int RowTiles, class Lane,
+          class AfterStep = nothing_after_step>
 QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int first, int count,
-                           float (&acc)[RowTiles][tiles_per_group][8]) noexcept {
+                           warp_sums<Operand, RowTiles>& acc,
+                           AfterStep const& after_step = {}) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   using shared = shared_layout<Operand, RowTiles>;
   using stage = activation_stage<Operand, RowTiles>;
@@ -93,7 +105,8 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
   if (count <= 0) return;
   int const id = lane.thread() % warp_lanes;
   int const fragment_offset =
-      lane.keep(shape::warp(lane) * shared::x_bytes + position_of_lane(id) * shared::row_bytes);
+      lane.keep(shape::stage_place(lane) * shared::x_bytes +
+                (shape::first_row_tile(lane) * tile_m + position_of_lane(id)) * shared::row_bytes);
 
   // The records of the group's tiles lie side by side, so that one pointer serves both.
   std::byte const* const unit =
@@ -101,28 +114,29 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
   std::byte const* codes = unit + 16 * id;
   std::byte const* scales = unit + Operand::record::scales_offset + 4 * id;
   Operand weights[ahead][tiles_per_group];  // of step s: [s % ahead]
+  weight_reader<Lane, shape::cuts_rows> reader{lane};
   auto const load_scales = [&](int of_step, Operand(&to)[tiles_per_group]) {
     QPN_UNROLL
     for (int tile = 0; tile < tiles_per_group; ++tile) {
-      to[tile].load_scales(lane, scales + of_step * unit_bytes + tile * Operand::record_bytes);
+      to[tile].load_scales(reader, scales + of_step * unit_bytes + tile * Operand::record_bytes);
     }
   };
   auto const load_half = [&](int of_step, int half, Operand(&to)[tiles_per_group]) {
     QPN_UNROLL
     for (int tile = 0; tile < tiles_per_group; ++tile) {
-      to[tile].load_half(lane, codes + of_step * unit_bytes + tile * Operand::record_bytes, half);
+      to[tile].load_half(reader, codes + of_step * unit_bytes + tile * Operand::record_bytes, half);
     }
   };
   std::int64_t const k0 = std::int64_t{first} * Operand::record_k;
   stage x(lane, p, k0);
   k_factors<Operand> factors(p, group, first);
-  auto const load_a = [&](int i, int f) {  // (8 rows, 8 k)
+  auto const load_a = [&](int i, int f, int buffer) {  // (8 rows, 8 k)
     return lane.template shared_load<word4>(fragment_offset + i * tile_m * shared::row_bytes +
-                                            16 * f);
+                                            16 * f + buffer * shared::x_bytes);
   };
-  auto const stage_piece = [&](int piece, bool loads_next) {
-    x.store(lane, piece);
-    shape::sync_mates(lane);  // all chunks of the piece are in shared memory
+  auto const stage_piece = [&](int piece, int buffer, bool loads_next) {
+    x.store(lane, piece, buffer);
+    shape::sync_stage(lane);  // all chunks of the piece are in shared memory
     if (piece + 1 == stage::pieces) x.next_record();
     if (loads_next || piece + 1 < stage::pieces) x.load(lane, (piece + 1) % stage::pieces);
   };
@@ -132,7 +146,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
   // such a step, and the next x.
   auto const scaled_step = [&](auto at, auto& of_k, bool loads_step, bool loads_x) {
     constexpr int mine = decltype(at)::value;
-    if (ByWords) stage_piece(0, loads_x);
+    if (ByWords) stage_piece(0, 0, loads_x);
     of_k.next(lane, loads_x);
     QPN_UNROLL
     for (int tile = 0; tile < tiles_per_group; ++tile) {
@@ -150,7 +164,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
         float sum[8] = {};
         QPN_UNROLL
         for (int f = 0; f < Operand::fragments; ++f) {
-          word4 const a = load_a(i, f);
+          word4 const a = load_a(i, f, 0);
           lane.mma_m8n8k4(sum, {a.w[0], a.w[1]}, {b[f][0], b[f][1]});
           lane.mma_m8n8k4(sum, {a.w[2], a.w[3]}, {b[f][2], b[f][3]});
         }
@@ -161,16 +175,19 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       }
     }
     codes += unit_bytes;
-    shape::sync_mates(lane);  // all have read the chunks before they are overwritten
+    shape::sync_stage(lane);  // all have read the chunks before they are overwritten
   };
 
   // The step whose number is `at` modulo `ahead`. It loads half 1 of step + ahead - 1 and the rest
   // of step + ahead where there are such steps, and the next x.
   auto const plain_step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
     constexpr int mine = decltype(at)::value;
+    constexpr int buffer = mine % shared::x_buffers;
     QPN_UNROLL
     for (int f = 0; f < Operand::fragments; ++f) {
-      if (ByWords && f % fragments_per_piece == 0) stage_piece(f / fragments_per_piece, loads_x);
+      if (ByWords && f % fragments_per_piece == 0) {
+        stage_piece(f / fragments_per_piece, buffer, loads_x);
+      }
       // Loads come behind a barrier, where the compiler cannot move them up to what still has their
       // registers.
       if (f == 0) {
@@ -186,8 +203,8 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
         weights[mine][tile].fragment(lane, f, b[tile]);
       }
       QPN_UNROLL
-      for (int i = 0; i < RowTiles; ++i) {
-        word4 const a = load_a(i, f);
+      for (int i = 0; i < shape::warp_row_tiles; ++i) {
+        word4 const a = load_a(i, f, buffer);
         QPN_UNROLL
         for (int tile = 0; tile < tiles_per_group; ++tile) {
           lane.mma_m8n8k4(acc[i][tile], {a.w[0], a.w[1]}, {b[tile][0], b[tile][1]});
@@ -197,9 +214,9 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     }
     codes += unit_bytes;
     scales += unit_bytes;
-    // All have read the chunks before they are overwritten. Of several pieces each has waited for
-    // the barrier of another.
-    if (!ByWords || stage::pieces == 1) shape::sync_mates(lane);
+    // All have read the chunks before they are overwritten. Of several pieces or buffers each waits
+    // for the barrier of another.
+    if (shared::x_buffers == 1 && (!ByWords || stage::pieces == 1)) shape::sync_stage(lane);
   };
   auto const step = [&](auto at, bool loads_half_1, bool loads_half_0, bool loads_x) {
     if constexpr (Operand::fp32_scales_along_k) {
@@ -207,14 +224,16 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
     } else {
       plain_step(at, loads_half_1, loads_half_0, loads_x);
     }
+    after_step();
   };
 
   using first_step = std::integral_constant<int, 0>;
   if constexpr (!ByWords) {
     QPN_NO_UNROLL
     for (int i = 0; i < count; ++i) {
+      if (shared::x_buffers > 1) shape::sync_stage(lane);  // the chunks before have been read
       x.copy_elements(lane, p, k0 + std::int64_t{i} * Operand::record_k);
-      shape::sync_mates(lane);  // all chunks are in shared memory
+      shape::sync_stage(lane);  // all chunks are in shared memory
       load_scales(0, weights[0]);
       load_half(0, 0, weights[0]);
       load_half(0, 1, weights[0]);
@@ -232,7 +251,7 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
       QPN_NO_UNROLL
       for (int left = count; left > 1; --left) step(first_step{}, true, true, true);
       step(first_step{}, true, false, false);
-    } else {
+    } else if constexpr (ahead == 2) {
       load_half(0, 1, weights[0]);
       if (count > 1) {
         load_scales(1, weights[1]);
@@ -246,13 +265,35 @@ QPN_HD void multiply_steps(Lane& lane, gemm_params const& p, int group, int firs
         step(std::integral_constant<int, 1>{}, left > 1, left > 2, left > 1);
         if (--left == 0) break;
       }
+    } else {
+      static_assert(ahead == 4 && !Operand::fp32_scales_along_k);
+      // All of the first steps but half 1 of the last of them.
+      QPN_UNROLL
+      for (int s = 0; s < ahead; ++s) {
+        if (s >= count) continue;
+        if (s > 0) {
+          load_scales(s, weights[s]);
+          load_half(s, 0, weights[s]);
+        }
+        if (s + 1 < ahead) load_half(s, 1, weights[s]);
+      }
+      int left = count;
+      auto const next_step = [&](auto at) {
+        step(at, left >= ahead, left > ahead, left > 1);
+        return --left > 0;
+      };
+      QPN_NO_UNROLL
+      while (next_step(first_step{}) && next_step(std::integral_constant<int, 1>{}) &&
+             next_step(std::integral_constant<int, 2>{}) &&
+             next_step(std::integral_constant<int, 3>{})) {
+      }
     }
-    if (stage::pieces > 1) shape::sync_mates(lane);  // the last piece has been read, too
+    if (stage::pieces > 1) shape::sync_stage(lane);  // the last piece has been read, too
   }
 }
 
-/// The warp's share of a part in a round: multiply(by_words, group, first step, steps), by words, a
-/// bool_constant, where the alignment of x and k allow it.
+/// The warp's share of a part in a round, or all of it: multiply(by_words, group, first step,
+/// steps), by words, a bool_constant, where the alignment of x and k allow it.
 template <class Operand, int RowTiles, class Lane, class Multiply>
 QPN_HD void multiply_part(Lane& lane, gemm_params const& p, int round,
                           Multiply const& multiply) noexcept {
@@ -261,9 +302,10 @@ QPN_HD void multiply_part(Lane& lane, gemm_params const& p, int round,
   auto const my_share = [&]() -> step_share {
     run_part const part =
         lane.template shared_load<run_part>(shared::parts + lane.thread() / warp_lanes * 16);
-    int const share = round * shape::warps + shape::warp(lane);
+    int const share = shape::cuts_rows ? 0 : round * shape::warps + shape::warp(lane);
+    int const shares = shape::cuts_rows ? shares_per_part : 1;
     int const first = part.first + part.count * share / shares_per_part;
-    int const end = part.first + part.count * (share + 1) / shares_per_part;
+    int const end = part.first + part.count * (share + shares) / shares_per_part;
     int const middle = p.word_steps < first ? first : p.word_steps < end ? p.word_steps : end;
     return {part.group, first, middle - first, end - middle};
   };
@@ -318,6 +360,25 @@ QPN_HD void walk_run(Lane& lane, gemm_params const& p, SumPart const& sum_part) 
   }
 }
 
+/// Sums a part, of which the warps have rows.
+template <class Operand, int RowTiles, class Lane>
+QPN_HD void sum_rows(
+    Lane& lane, gemm_params const& p,
+    float (&sum)[cta_shape<Operand, RowTiles>::rows_per_warp][tiles_per_group]) noexcept {
+  using shared = shared_layout<Operand, RowTiles>;
+  warp_sums<Operand, RowTiles> acc = {};
+  warp_sums<Operand, RowTiles> total = {};
+  share_sums<Operand, RowTiles> shares{
+      acc, total,
+      lane.template shared_load<run_part>(shared::parts + lane.thread() / warp_lanes * 16).count};
+  shares.next_share();
+  multiply_part<Operand, RowTiles>(lane, p, 0, [&](auto by_words, int group, int first, int count) {
+    multiply_steps<decltype(by_words)::value, Operand, RowTiles>(lane, p, group, first, count, acc,
+                                                                 [&shares] { shares.step(); });
+  });
+  spread_rows<Operand, RowTiles>(lane, total, sum);
+}
+
 /// The kernel. Grid: row blocks (1 with one row tile) x team_runs; cta_shape::threads threads,
 /// shared_layout::bytes of shared memory. CTAs that read the same weights are neighbours.
 template <class Operand, int RowTiles, class Lane>
@@ -325,15 +386,20 @@ QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
   using shape = cta_shape<Operand, RowTiles>;
   using sums = float[shape::rows_per_warp][tiles_per_group];
   walk_run<Operand, RowTiles>(lane, p, [&](sums& sum) {
-    QPN_NO_UNROLL
-    for (int round = 0; round < shape::rounds; ++round) {
-      if (round > 0) lane.sync_block();  // the sums are read before activations overwrite them
-      float acc[RowTiles][tiles_per_group][8] = {};
-      multiply_part<Operand, RowTiles>(
-          lane, p, round, [&](auto by_words, int group, int first, int count) {
-            multiply_steps<decltype(by_words)::value, Operand>(lane, p, group, first, count, acc);
-          });
-      add_warps<Operand>(lane, acc, round, sum);
+    if constexpr (shape::cuts_rows) {
+      sum_rows<Operand, RowTiles>(lane, p, sum);
+    } else {
+      QPN_NO_UNROLL
+      for (int round = 0; round < shape::rounds; ++round) {
+        if (round > 0) lane.sync_block();  // the sums are read before activations overwrite them
+        warp_sums<Operand, RowTiles> acc = {};
+        multiply_part<Operand, RowTiles>(
+            lane, p, round, [&](auto by_words, int group, int first, int count) {
+              multiply_steps<decltype(by_words)::value, Operand, RowTiles>(lane, p, group, first,
+                                                                           count, acc);
+            });
+        add_warps<Operand, RowTiles>(lane, acc, round, sum);
+      }
     }
   });
 }

@@ -22,24 +22,33 @@ inline constexpr int tile_m = 8;    ///< rows of x of a row tile
 
 /// The threads of a CTA: warp w of team t is its warp w * teams + t. Warps of equal place in their
 /// teams are mates.
+///
+/// With more than four row tiles the warps of a team do not share out k but the rows: warp w has
+/// the w-th quarter of them for all of k.
 template <class Operand, int RowTiles>
 struct cta_shape {
   static constexpr int teams = RowTiles > 2 ? 2 : 1;
+  static constexpr bool cuts_rows = RowTiles > 4;
+  static constexpr int row_groups = cuts_rows ? 4 : 1;
+  static constexpr int warp_row_tiles = RowTiles / row_groups;
+  static_assert(RowTiles % row_groups == 0, "the warps of a team have as many rows each");
   /// More registers than the 128 that 8 warps of two teams leave each: with more than four row
   /// tiles, or with four and scales along k.
   static constexpr bool many_registers = RowTiles > 4 ||
                                          (RowTiles > 2 && (Operand::record::scales_per_lane > 0 ||
                                                            Operand::fp32_scales_along_k));
-  /// Warps of a team: one for each share, or half as many, each with one share after the other.
+  /// Warps of a team: one for each share, or half as many, each with one share after the other, or
+  /// all.
   static constexpr int warps = many_registers ? 4 : 8;
-  static constexpr int rounds = shares_per_part / warps;
-  /// Records of which a warp holds, or awaits, a part: few warps need two to have enough on the
+  static constexpr int rounds = cuts_rows ? 1 : shares_per_part / warps;
+  /// Records of which a warp holds, or awaits, a part: few warps need more to have enough on the
   /// way.
-  static constexpr int steps_ahead = rounds > 1 ? 2 : 1;
+  static constexpr int steps_ahead = cuts_rows ? 4 : many_registers ? 2 : 1;
   static constexpr int mates = teams * warp_lanes;  ///< lanes
   static constexpr int threads = warps * mates;
-  static constexpr int resident_ctas = ctas_per_sm / teams;  ///< on a multiprocessor
-  static constexpr int block_m = RowTiles * tile_m;          ///< rows of x of a row block
+  static constexpr int stage_lanes = cuts_rows ? threads : mates;  ///< that stage x together
+  static constexpr int resident_ctas = ctas_per_sm / teams;        ///< on a multiprocessor
+  static constexpr int block_m = RowTiles * tile_m;                ///< rows of x of a row block
   /// Rows of a row block that a warp of a team finishes: warp, warp + warps, ...
   static constexpr int rows_per_warp = block_m / warps;
   /// More than one candidate is listed where all rows of a call lie in one row tile or two.
@@ -58,9 +67,22 @@ struct cta_shape {
   [[nodiscard]] QPN_HD static int row_block(Lane& lane) noexcept {
     return RowTiles == 1 ? 0 : lane.row_block();
   }
+  /// The first of the row tiles of a warp, in the row block.
   template <class Lane>
-  QPN_HD static void sync_mates(Lane& lane) noexcept {
-    if constexpr (teams == 1) {
+  [[nodiscard]] QPN_HD static int first_row_tile(Lane& lane) noexcept {
+    return cuts_rows ? warp(lane) * warp_row_tiles : 0;
+  }
+  /// Which of the places where x is staged is the warp's.
+  template <class Lane>
+  [[nodiscard]] QPN_HD static int stage_place(Lane& lane) noexcept {
+    return cuts_rows ? 0 : warp(lane);
+  }
+  /// Between the lanes that stage x together.
+  template <class Lane>
+  QPN_HD static void sync_stage(Lane& lane) noexcept {
+    if constexpr (cuts_rows) {
+      lane.sync_block();
+    } else if constexpr (teams == 1) {
       lane.sync_warp();
     } else {
       lane.sync_pair();
@@ -114,20 +136,25 @@ struct shared_layout {
   static constexpr int chunks = Operand::record_k / 8;  ///< of 16 bytes, of one row and record
   /// In which x is staged, along k: two where registers are short, a half has whole sectors and all
   /// lanes have as much of it. With fp32 scales along k a whole record is multiplied at once.
-  static constexpr int pieces = RowTiles > 2 && chunks > 2 && !Operand::fp32_scales_along_k &&
+  static constexpr int pieces = RowTiles > 2 && !shape::cuts_rows && chunks > 2 &&
+                                        !Operand::fp32_scales_along_k &&
                                         RowTiles * tile_m * chunks / 2 % shape::mates == 0
                                     ? 2
                                     : 1;
   // One chunk of padding: 8 rows then start at 8 different 16-byte columns of the banks.
   static constexpr int row_bytes = (chunks + 1) * 16;
-  static constexpr int x_bytes = RowTiles * tile_m * row_bytes;  ///< of a warp and its mates
+  static constexpr int x_bytes = RowTiles * tile_m * row_bytes;  ///< of those who stage it together
+  /// Copies of it: with two a step needs one barrier.
+  static constexpr int x_buffers = shape::cuts_rows ? 2 : 1;
   static constexpr int sum_row_floats = group_n + 4;
   /// Row tiles whose sums are in shared memory at once: two where they fit 48 KB, which a kernel
   /// has without asking for more.
-  static constexpr int sum_tiles = RowTiles > 1 && shape::teams* shape::warps <= 8 ? 2 : 1;
+  static constexpr int sum_tiles = shape::cuts_rows                                  ? RowTiles / 2
+                                   : RowTiles > 1 && shape::teams* shape::warps <= 8 ? 2
+                                                                                     : 1;
   static constexpr int warp_sums_bytes = sum_tiles * tile_m * sum_row_floats * 4;
-  static constexpr int team_sums_bytes = shape::warps * warp_sums_bytes;
-  static constexpr int all_x_bytes = shape::warps * x_bytes;
+  static constexpr int team_sums_bytes = (shape::cuts_rows ? 1 : shape::warps) * warp_sums_bytes;
+  static constexpr int all_x_bytes = (shape::cuts_rows ? 1 : shape::warps) * x_buffers * x_bytes;
   static constexpr int all_sums_bytes = shape::teams * team_sums_bytes;
   static constexpr int main_bytes = all_x_bytes > all_sums_bytes ? all_x_bytes : all_sums_bytes;
   static constexpr int last_flags = main_bytes;  ///< u32 of each team: it drew the last ticket

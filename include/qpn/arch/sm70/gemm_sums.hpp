@@ -64,6 +64,51 @@ QPN_HD void add_warps(
   }
 }
 
+/// Hands the sums of warps that have rows of their own over to those that finish the rows, and the
+/// columns of a tile to lanes: half of the rows at a time. Of `sum` a lane gets the rows of its
+/// warp, as from add_warps().
+template <class Operand, int RowTiles, class Lane>
+QPN_HD void spread_rows(
+    Lane& lane,
+    float const (&total)[cta_shape<Operand, RowTiles>::warp_row_tiles][tiles_per_group][8],
+    float (&sum)[cta_shape<Operand, RowTiles>::rows_per_warp][tiles_per_group]) noexcept {
+  using shape = cta_shape<Operand, RowTiles>;
+  using shared = shared_layout<Operand, RowTiles>;
+  constexpr int row_floats = shared::sum_row_floats;
+  constexpr int rows_at_once = shared::sum_tiles * tile_m / shape::warps;  ///< of a warp
+  int const id = lane.thread() % warp_lanes;
+  int const sums = shape::team(lane) * shared::team_sums_bytes;
+  QPN_UNROLL
+  for (int first = 0; first < RowTiles; first += shared::sum_tiles) {
+    lane.sync_block();  // the shared memory's last user, loop or rows, is done with it
+    int const in_half = shape::first_row_tile(lane) - first;
+    if (in_half >= 0 && in_half < shared::sum_tiles) {
+      QPN_UNROLL
+      for (int i = 0; i < shape::warp_row_tiles; ++i) {
+        QPN_UNROLL
+        for (int tile = 0; tile < tiles_per_group; ++tile) {
+          QPN_UNROLL
+          for (int j = 0; j < 8; j += 2) {
+            int const at = ((in_half + i) * tile_m + accumulator_row(id, j)) * row_floats +
+                           tile * static_cast<int>(tile_n) + accumulator_weight_row(id, j);
+            lane.shared_store(sums + 4 * at, float2_pair{total[i][tile][j], total[i][tile][j + 1]});
+          }
+        }
+      }
+    }
+    lane.sync_block();  // these rows' sums are in shared memory
+    QPN_UNROLL
+    for (int row = 0; row < rows_at_once; ++row) {
+      QPN_UNROLL
+      for (int tile = 0; tile < tiles_per_group; ++tile) {
+        sum[first * tile_m / shape::warps + row][tile] = lane.template shared_load<float>(
+            sums + 4 * ((row * shape::warps + shape::warp(lane)) * row_floats +
+                        tile * static_cast<int>(tile_n) + id));
+      }
+    }
+  }
+}
+
 /// Whether this team draws one of `parties` tickets, and it is the last: it then sees what all who
 /// drew one have stored before.
 template <class Operand, int RowTiles, class Lane>
@@ -180,6 +225,10 @@ QPN_HD void finish_candidates(Lane& lane, gemm_params const& p, bool finished) n
   }
 }
 
+/// Planes that a lane loads at once: more would not fit its registers.
+template <class Operand, int RowTiles>
+inline constexpr int planes_at_once = cta_shape<Operand, RowTiles>::rows_per_warp > 16 ? 2 : 4;
+
 /// Leaves this team's part of a tile group that several runs share. True where it comes last: then
 /// `sum` is of all of them.
 template <class Operand, int RowTiles, class Lane>
@@ -213,7 +262,7 @@ template <class Operand, int RowTiles, class Lane>
   if (!draw_last_ticket<Operand, RowTiles>(lane, true, ticket, static_cast<std::uint32_t>(count))) {
     return false;
   }
-  constexpr int at_once = 4;  // planes whose loads wait for each other
+  constexpr int at_once = planes_at_once<Operand, RowTiles>;  // whose loads wait for each other
   QPN_NO_UNROLL
   for (std::int32_t c = 0; c < count; c += at_once) {
     float part[at_once][shape::rows_per_warp][tiles_per_group] = {};

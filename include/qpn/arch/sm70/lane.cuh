@@ -35,6 +35,13 @@ struct device_lane {
     return v;
   }
 
+  QPN_DEVICE word4 load_together(word4 const* p) { return load_words(p); }
+  QPN_DEVICE std::uint32_t load_together(std::uint32_t const* p) {
+    std::uint32_t v;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+  }
+
   template <class T>
   QPN_DEVICE T load(T const* p) {
     return *p;

@@ -21,6 +21,21 @@
 
 namespace qpn::detail::sm70 {
 
+/// How a warp loads weights: alone, or while another warp of its CTA loads the same.
+template <class Lane, bool Together>
+struct weight_reader {
+  Lane& lane;
+
+  template <class T>
+  [[nodiscard]] QPN_HD T load_stream(T const* p) noexcept {
+    if constexpr (Together) {
+      return lane.load_together(p);
+    } else {
+      return lane.load_stream(p);
+    }
+  }
+};
+
 template <class Format, dtype Code>
 struct weight_operand;
 
