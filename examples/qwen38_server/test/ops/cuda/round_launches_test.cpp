@@ -15,7 +15,7 @@
 #include "parallel/device_group.hpp"
 #include "parallel/shard.hpp"
 #include "test/model/tiny_model.hpp"
-#include "test/ops/cuda/counting_device.hpp"
+#include "test/ops/cuda/naming_device.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -58,7 +58,7 @@ launch_counts counts_of(rank_model const& model, round_shape const& shape) {
 }
 
 /// Launches of two rounds and what keeps their rows, all drafts accepted, after three tokens.
-std::vector<launch_counts> play_rounds(model::causal_lm& lm, counting_device& counted, int drafts) {
+std::vector<launch_counts> play_rounds(model::causal_lm& lm, naming_device& counted, int drafts) {
   std::vector<std::int32_t> const prompt = {1, 2, 3};
   lm.begin(0, lane_pages(lm, 0));
   model::sequence_rows const rows{0, 0, prompt, false, std::ssize(prompt)};
@@ -83,7 +83,7 @@ std::vector<launch_counts> play_rounds(model::causal_lm& lm, counting_device& co
 TEST(round_launches, are_those_of_a_gpu_with_the_whole_model) {
   rank_model const model = model_of(tiny, 1);
   for (int const drafts : {0, 1, 3, 7, 15}) {
-    auto device = std::make_shared<counting_device>();
+    auto device = std::make_shared<naming_device>();
     auto const lm = open_model_on(ops::cuda::make_backend(device), tiny, tiny_options);
     // Rows of a recorded round are filled up.
     launch_counts const wanted = counts_of(model, {drafts, drafts + 1, 3});
@@ -97,10 +97,10 @@ TEST(round_launches, are_those_of_a_rank) {
   constexpr int ranks = 2;
   rank_model const model = model_of(tiny, ranks);
   for (int const drafts : {0, 3}) {
-    std::vector<std::shared_ptr<counting_device>> counted;
+    std::vector<std::shared_ptr<naming_device>> counted;
     std::vector<std::shared_ptr<ops::cuda::device>> devices;
     for (int rank = 0; rank < ranks; ++rank) {
-      counted.push_back(std::make_shared<counting_device>(rank));
+      counted.push_back(std::make_shared<naming_device>(rank));
       devices.push_back(counted.back());
     }
     model::rank_group lm(parallel::make_device_group(devices, {.max_cols = model.hidden}),
