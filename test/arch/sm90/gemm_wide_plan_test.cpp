@@ -7,29 +7,23 @@
 #include <qpn/gemm_types.hpp>
 
 #include "support/devices.hpp"
+#include "support/hopper_layout.hpp"
 
 namespace qpn::test {
 namespace {
 
-packed_layout layout_of(format_id format, scale_mode scale, std::int64_t n, std::int64_t k) {
-  packed_layout layout;
-  status const made = make_packed_layout(format, scale, n, k, dtype::f16, hopper_h200(), layout);
-  EXPECT_TRUE(made.ok()) << made.what;
-  return layout;
-}
-
 TEST(sm90_wide_plan, takes_nvfp4_and_fp8_without_blocks_on_hopper_alone) {
   using detail::sm90::has_wide;
-  EXPECT_TRUE(has_wide(layout_of(format_id::nvfp4, scale_mode::channel, 64, 64), 90));
-  EXPECT_TRUE(has_wide(layout_of(format_id::fp8, scale_mode::tensor, 64, 64), 90));
-  EXPECT_FALSE(has_wide(layout_of(format_id::fp8, scale_mode::block, 64, 64), 90));
-  EXPECT_FALSE(has_wide(layout_of(format_id::dense16, scale_mode::none, 64, 64), 90));
-  EXPECT_FALSE(has_wide(layout_of(format_id::nvfp4, scale_mode::tensor, 64, 64), 80));
-  EXPECT_FALSE(has_wide(layout_of(format_id::nvfp4, scale_mode::tensor, 64, 64), 100));
+  EXPECT_TRUE(has_wide(hopper_layout(format_id::nvfp4, scale_mode::channel, 64, 64), 90));
+  EXPECT_TRUE(has_wide(hopper_layout(format_id::fp8, scale_mode::tensor, 64, 64), 90));
+  EXPECT_FALSE(has_wide(hopper_layout(format_id::fp8, scale_mode::block, 64, 64), 90));
+  EXPECT_FALSE(has_wide(hopper_layout(format_id::dense16, scale_mode::none, 64, 64), 90));
+  EXPECT_FALSE(has_wide(hopper_layout(format_id::nvfp4, scale_mode::tensor, 64, 64), 80));
+  EXPECT_FALSE(has_wide(hopper_layout(format_id::nvfp4, scale_mode::tensor, 64, 64), 100));
 }
 
 TEST(sm90_wide_plan, routes_many_rows_to_the_fused_kernel_up_to_the_crossover) {
-  packed_layout const layout = layout_of(format_id::nvfp4, scale_mode::tensor, 8704, 5120);
+  packed_layout const layout = hopper_layout(format_id::nvfp4, scale_mode::tensor, 8704, 5120);
   gemm_problem problem;
   problem.max_m = 8192;
   gemm_plan<nvfp4> plan;
@@ -44,7 +38,7 @@ TEST(sm90_wide_plan, routes_many_rows_to_the_fused_kernel_up_to_the_crossover) {
 }
 
 TEST(sm90_wide_plan, sends_what_has_no_fused_kernel_through_panels_or_refuses_it) {
-  packed_layout const layout = layout_of(format_id::dense16, scale_mode::none, 256, 256);
+  packed_layout const layout = hopper_layout(format_id::dense16, scale_mode::none, 256, 256);
   gemm_problem problem;
   problem.max_m = 200;
   gemm_plan<dense16> plan;
@@ -56,8 +50,8 @@ TEST(sm90_wide_plan, sends_what_has_no_fused_kernel_through_panels_or_refuses_it
 
 TEST(sm90_wide_plan, shares_the_k_of_a_tile_only_where_tiles_do_not_fill_the_device) {
   using detail::sm90::choose_wide_shape;
-  packed_layout const small = layout_of(format_id::fp8, scale_mode::tensor, 5120, 1536);
-  packed_layout const large = layout_of(format_id::nvfp4, scale_mode::tensor, 34816, 5120);
+  packed_layout const small = hopper_layout(format_id::fp8, scale_mode::tensor, 5120, 1536);
+  packed_layout const large = hopper_layout(format_id::nvfp4, scale_mode::tensor, 34816, 5120);
   EXPECT_GT(choose_wide_shape(small, 128, 132).ranks, 1);
   EXPECT_EQ(choose_wide_shape(large, 2048, 132).ranks, 1);
   for (std::int64_t m = 97; m < 3000; m += 31) {
@@ -68,8 +62,9 @@ TEST(sm90_wide_plan, shares_the_k_of_a_tile_only_where_tiles_do_not_fill_the_dev
     }
   }
   // A CTA must have a step at least.
-  EXPECT_EQ(choose_wide_shape(layout_of(format_id::fp8, scale_mode::tensor, 64, 64), 97, 132).ranks,
-            1);
+  EXPECT_EQ(
+      choose_wide_shape(hopper_layout(format_id::fp8, scale_mode::tensor, 64, 64), 97, 132).ranks,
+      1);
 }
 
 }  // namespace
