@@ -64,22 +64,31 @@ template <class Operand, int RowTiles, class Format>
 }
 
 /// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
-template <class Operand, int RowTiles, class Format>
+template <class Operand, int RowTiles, bool Candidates, class Format>
 [[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
-                                         workspace_view workspace, cudaStream_t stream) noexcept {
-  sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
+                                         sm80::gemm_params const& params,
+                                         cudaStream_t stream) noexcept {
   dim3 const grid(static_cast<unsigned>(cut_rows<Format>(plan.layout, args.m).blocks),
                   static_cast<unsigned>(params.ctas));
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
   if (plan.arch == gemm_arch::sm80) {
-    return gemm_outcome(
-        launch(&sm80::gemm_kernel<Operand, RowTiles>, grid, threads, shared_bytes, stream, params));
+    return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates>, grid, threads,
+                               shared_bytes, stream, params));
   }
-  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles>;
+  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates>;
   return gemm_outcome(args.overlap_previous
                           ? launch_overlapping(kernel, grid, threads, shared_bytes, stream, params)
                           : launch(kernel, grid, threads, shared_bytes, stream, params));
+}
+
+template <class Operand, int RowTiles, class Format>
+[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
+                                         workspace_view workspace, cudaStream_t stream) noexcept {
+  sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
+  return params.epilogue.candidates != 0
+             ? launch_mma16<Operand, RowTiles, true>(plan, args, params, stream)
+             : launch_mma16<Operand, RowTiles, false>(plan, args, params, stream);
 }
 
 template <class Operand, class Format>

@@ -240,11 +240,16 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
                                    emulated_call_options const& options) {
   detail::sm80::gemm_params params = detail::sm80::make_gemm_params<Operand>(plan, args, workspace);
   if (options.change_mma16_params) options.change_mma16_params(params);
-  return emulate_program(
-      detail::cut_rows<Format>(plan.layout, args.m).blocks, params.ctas,
-      params.split.slices * detail::warp_lanes,
-      detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory, options,
-      [&](program_lane& lane) { detail::sm80::gemm_program<Operand, RowTiles>(lane, params); });
+  return emulate_program(detail::cut_rows<Format>(plan.layout, args.m).blocks, params.ctas,
+                         params.split.slices * detail::warp_lanes,
+                         detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory,
+                         options, [&](program_lane& lane) {
+                           if (params.epilogue.candidates != 0) {
+                             detail::sm80::gemm_program<Operand, RowTiles, true>(lane, params);
+                           } else {
+                             detail::sm80::gemm_program<Operand, RowTiles, false>(lane, params);
+                           }
+                         });
 }
 
 template <class Operand, class Format>

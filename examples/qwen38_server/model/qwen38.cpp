@@ -14,6 +14,12 @@ namespace {
 constexpr std::int32_t prefill_chunk = 64;  // prefill passes start at multiples of this
 
 // Lists of row moves that forward() and the last part of draft() give their passes.
+// How much of a weight is fetched ahead of its product, behind the mixer of a layer or a norm,
+// which leave memory idle: the best of what was measured on an H200. Passes of more rows compute
+// for longer than they read.
+constexpr std::size_t ahead_in_mixer = std::size_t{16} << 20;
+constexpr std::size_t ahead_in_norm = std::size_t{4} << 20;
+constexpr std::int64_t most_rows_ahead = 16;
 constexpr int carry_moves = 0;   // hidden states that end a chunk, to where they are held
 constexpr int logits_moves = 1;  // hidden states whose logits are wanted
 constexpr int source_moves = 0;  // draft(): held hidden states that the rows start from
@@ -250,6 +256,7 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
   backend_->matmul(*w.kv, normed, kv, false);
   backend_->store_kv(*kv_, cache_layer, p, kv, *w.k_norm);
   backend_->matmul(*w.q_gate, normed, q_gate, false);
+  read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->attention(*kv_, cache_layer, p, q_gate, *w.q_norm, attended);
   add_product(*w.out, attended, x, then);
 }
@@ -261,6 +268,7 @@ void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
   ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
   backend_->matmul(*w.qkvz, normed, qkvz, false);
   backend_->matmul(*w.ba, normed, ba, false);
+  read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->gdn(*gdn_, state_layer, p, qkvz, ba, w.view(), mixed);
   add_product(*w.out, mixed, x, then);
 }
@@ -275,18 +283,23 @@ void qwen38_model::add_mlp(layer_weights const& w, ops::tensor normed, ops::tens
 /// x += input W^T, where each rank has some columns of W and of the input.
 void qwen38_model::add_product(ops::linear const& w, ops::tensor input, ops::tensor x,
                                norm_step const& then) {
-  if (!ranks_) {
-    backend_->matmul(w, input, x, true);
+  ops::tensor const sum = ranks_ ? work_->partial.slice_rows(0, x.rows) : x;
+  backend_->matmul(w, input, sum, !ranks_);
+  if (then.next != nullptr) read_ahead(*then.next, ahead_in_norm, x.rows);
+  if (ranks_) {
+    ranks_->sum_into(sum, x, then);
+  } else {
     backend_->rms_norm(x, *then.w, then.eps, then.y);
-    return;
   }
-  ops::tensor const partial = work_->partial.slice_rows(0, x.rows);
-  backend_->matmul(w, input, partial, false);
-  ranks_->sum_into(partial, x, then);
 }
 
-parallel::norm_step qwen38_model::step(ops::constants const& w, ops::tensor y) const {
-  return {&w, static_cast<float>(config_.rms_norm_eps), y};
+void qwen38_model::read_ahead(ops::linear const& w, std::size_t most_bytes, std::int64_t rows) {
+  if (rows <= most_rows_ahead) backend_->read_ahead(w, most_bytes);
+}
+
+parallel::norm_step qwen38_model::step(ops::constants const& w, ops::tensor y,
+                                       ops::linear const* next) const {
+  return {&w, static_cast<float>(config_.rms_norm_eps), y, next};
 }
 
 /// The best valid id of each row, the lowest of equals; the same on every rank.
@@ -307,10 +320,16 @@ ops::tensor qwen38_model::compute_logits(ops::tensor selected) {
   return all;
 }
 
+/// The largest of the products that read a layer's normed input first.
+ops::linear const& qwen38_model::first_product(layer_weights const& w) {
+  auto const* const attention = std::get_if<attention_weights>(&w.mixer);
+  return attention != nullptr ? *attention->q_gate : *std::get<gdn_layer_weights>(w.mixer).qkvz;
+}
+
 void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
                              ops::tensor x, norm_step const& then) {
   ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
-  norm_step const post = step(*w.post_norm, normed);
+  norm_step const post = step(*w.post_norm, normed, w.mlp.gate_up.get());
   if (auto const* attention = std::get_if<attention_weights>(&w.mixer)) {
     add_attention(*attention, cache_layer, p, normed, x, post);
   } else {
@@ -332,8 +351,9 @@ ops::tensor qwen38_model::run_target(ops::pass const& p, std::int64_t rows) {
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
     bool const is_last = i + 1 == weights_.layers.size();
-    norm_step const next =
-        is_last ? step(*weights_.norm, hidden) : step(*weights_.layers[i + 1].input_norm, normed);
+    norm_step const next = is_last ? step(*weights_.norm, hidden, weights_.head.get())
+                                   : step(*weights_.layers[i + 1].input_norm, normed,
+                                          &first_product(weights_.layers[i + 1]));
     run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x, next);
     report(static_cast<std::int64_t>(i), x);
   }
@@ -510,7 +530,7 @@ void qwen38_model::make_drafts(ops::pass const& p, ops::tensor x, ops::token_lis
   ops::tensor const selected = work_->selected.slice_rows(0, x.rows);
   backend_->rms_norm(x, *mtp.layer.input_norm, static_cast<float>(config_.rms_norm_eps),
                      work_->normed.slice_rows(0, x.rows));
-  run_layer(mtp.layer, mtp_cache_layer(), p, x, step(*mtp.norm, out));
+  run_layer(mtp.layer, mtp_cache_layer(), p, x, step(*mtp.norm, out, weights_.head.get()));
   backend_->copy(out, selected);
   choose_best(selected, best);
 }

@@ -115,7 +115,10 @@ class qwen38_model final : public causal_lm {
                ops::tensor normed, ops::tensor x, norm_step const& then);
   void add_mlp(layer_weights const& w, ops::tensor normed, ops::tensor x, norm_step const& then);
   void add_product(ops::linear const& w, ops::tensor input, ops::tensor x, norm_step const& then);
-  [[nodiscard]] norm_step step(ops::constants const& w, ops::tensor y) const;
+  void read_ahead(ops::linear const& w, std::size_t most_bytes, std::int64_t rows);
+  [[nodiscard]] norm_step step(ops::constants const& w, ops::tensor y,
+                               ops::linear const* next) const;
+  [[nodiscard]] static ops::linear const& first_product(layer_weights const& w);
   [[nodiscard]] ops::tensor run_target(ops::pass const& p, std::int64_t rows);
   void choose_best(ops::tensor selected, ops::token_list best);
   [[nodiscard]] ops::tensor compute_logits(ops::tensor selected);

@@ -202,6 +202,9 @@ class backend {
   virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
   /// y = x W^T, or y += x W^T; x of kind activation, y of kind stream.
   virtual void matmul(linear const& w, tensor x, tensor y, bool accumulate) = 0;
+  /// Says that a product with w follows the next operation, so that the first bytes of w may be
+  /// fetched where that leaves memory idle. Changes no result.
+  virtual void read_ahead(linear const& /*w*/, std::size_t /*most_bytes*/) {}
   /// y = silu(x Wg^T) * x Wu^T, with Wg and Wu the halves of w, made for linear_use::gate_up; x and
   /// y of kind activation.
   virtual void gate_up(linear const& w, tensor x, tensor y) = 0;

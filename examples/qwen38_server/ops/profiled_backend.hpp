@@ -82,6 +82,9 @@ class profiled_backend final : public backend {
   void embed(embedding const& table, pass const& p, token_list tokens, tensor y) override;
   void rms_norm(tensor x, constants const& w, float eps, tensor y) override;
   void matmul(linear const& w, tensor x, tensor y, bool accumulate) override;
+  void read_ahead(linear const& w, std::size_t most_bytes) override {
+    inner_->read_ahead(w, most_bytes);
+  }
   void gate_up(linear const& w, tensor x, tensor y) override;
   void copy(tensor x, tensor y) override;
   void move_rows(pass const& p, int list, tensor x, tensor y) override;

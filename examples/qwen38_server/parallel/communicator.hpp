@@ -18,6 +18,7 @@ struct norm_step {
   ops::constants const* w = nullptr;  ///< null: none
   float eps = 0;
   ops::tensor y;
+  ops::linear const* next = nullptr;  ///< what will read y, if one product does first
 };
 
 /// The best ids of rows and their values, [rows][candidates], in the memory of the backend, as

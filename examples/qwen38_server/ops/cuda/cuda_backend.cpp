@@ -193,6 +193,9 @@ class cuda_backend final : public backend {
     kernel.cols = x.cols;
     gpu_->launch(kernel);
   }
+  void read_ahead(linear const& w, std::size_t most_bytes) override {
+    gpu_->read_ahead(static_cast<device_linear const&>(w).first_bytes(most_bytes));
+  }
   void matmul(linear const& w, tensor x, tensor y, bool accumulate) override {
     assert(x.cols == w.k() && y.cols == w.n() && y.rows == x.rows);
     multiply(w, x, y, accumulate);

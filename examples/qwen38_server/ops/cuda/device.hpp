@@ -15,6 +15,7 @@
 #include <string>
 #include <variant>
 
+#include "ops/cuda/byte_range.hpp"
 #include "ops/cuda/kernel_params.hpp"
 #include "ops/cuda/memory_ledger.hpp"
 #include "support/error.hpp"
@@ -88,6 +89,9 @@ class device {
 
   /// Nothing is launched where there are no blocks.
   virtual void launch(kernel_params const& kernel) = 0;
+  /// Bytes that a product will read soon: the next launch(), if it comes before the next gemm(),
+  /// may have them fetched into the cache. No result depends on it.
+  virtual void read_ahead(byte_range) noexcept {}
   virtual void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) = 0;
   virtual void gemm(linear_plan const& plan, qpn::gemm_args const& args,
                     qpn::workspace_view workspace) = 0;

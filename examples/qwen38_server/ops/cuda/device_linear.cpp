@@ -218,6 +218,12 @@ device_linear::device_linear(device& owner, linear_source const& source, scratch
   weight_ = {layout, memory_.as()};
 }
 
+byte_range device_linear::first_bytes(std::size_t most) const noexcept {
+  auto const codes = static_cast<std::size_t>(weight_.layout.codes_offset);
+  std::size_t const bytes = static_cast<std::size_t>(weight_.layout.total_bytes) - codes;
+  return {weight_.data + codes, std::min(bytes, most) / 16 * 16};
+}
+
 void device_linear::add_to(shared_workspace& workspace) const {
   workspace.add(plan_);
   if (best_plan_) workspace.add(*best_plan_);

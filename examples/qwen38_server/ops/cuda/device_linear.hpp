@@ -34,6 +34,8 @@ class device_linear final : public linear {
   [[nodiscard]] qpn::packed_layout const& layout() const noexcept override {
     return weight_.layout;
   }
+  /// The first ones that a product reads.
+  [[nodiscard]] byte_range first_bytes(std::size_t most) const noexcept;
   /// Takes room for the products in the workspace.
   void add_to(shared_workspace& workspace) const;
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <qpn/device_info.cuh>
+#include <utility>
 
 #include "ops/cuda/gpu_gemm.cuh"
 #include "ops/cuda/kernels.cuh"
@@ -268,8 +269,10 @@ class gpu_device final : public device {
 
   void launch(kernel_params const& kernel) override {
     make_current();
-    check(launch_kernel(kernel, overlap_, stream_), "to launch a kernel");
+    check(launch_kernel(kernel, overlap_, std::exchange(ahead_, {}), stream_),
+          "to launch a kernel");
   }
+  void read_ahead(byte_range range) noexcept override { ahead_ = range; }
   void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) override {
     make_current();
     check(launch_init_workspace(plan, workspace, stream_));
@@ -277,6 +280,7 @@ class gpu_device final : public device {
   void gemm(linear_plan const& plan, qpn::gemm_args const& args,
             qpn::workspace_view workspace) override {
     make_current();
+    ahead_ = {};  // too late
     check(launch_gemm(plan, args, workspace, stream_));
   }
   void prepack(qpn::packed_layout const& layout, qpn::weight_part const& rows,
@@ -359,6 +363,7 @@ class gpu_device final : public device {
   std::string name_;
   cudaStream_t stream_ = nullptr;
   bool overlap_ = false;
+  byte_range ahead_;
   bool captures_ = false;
   std::uint64_t waits_ = 0;
   std::unique_ptr<pinned_ring> pinned_;

@@ -13,13 +13,47 @@
 namespace qwen38::ops::cuda {
 namespace {
 
+/// What the CTAs behind those of a kernel fetch into the cache.
+struct ahead_blocks {
+  static constexpr unsigned piece_bytes = 8192;  ///< of a thread of a warp
+  static constexpr unsigned block_bytes = 32 * piece_bytes;
+
+  byte_range range;
+  unsigned first_block = 0;  ///< as many as the kernel itself has
+};
+
+/// PTX ISA, "cp.async.bulk.prefetch". Nothing waits for the bytes.
+QPN_DEVICE void fetch_ahead(ahead_blocks const& ahead) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  std::size_t const at = std::size_t{blockIdx.x - ahead.first_block} * ahead_blocks::block_bytes +
+                         threadIdx.x * ahead_blocks::piece_bytes;
+  if (threadIdx.x >= 32 || at >= ahead.range.bytes) return;
+  std::size_t const left = ahead.range.bytes - at;
+  auto const bytes =
+      static_cast<unsigned>(left < ahead_blocks::piece_bytes ? left : ahead_blocks::piece_bytes);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(ahead.range.data + at), "r"(bytes)
+               : "memory");
+#endif
+}
+
+template <class Params>
+struct launched {
+  Params params;
+  ahead_blocks ahead;
+};
+
 template <class Params>
 __global__ void __launch_bounds__(Params::threads, Params::min_blocks)
-    backend_kernel(Params const params) {
+    backend_kernel(launched<Params> const work) {
   extern __shared__ __align__(16) unsigned char qwen38_shared[];
+  if (blockIdx.x >= work.ahead.first_block) {
+    fetch_ahead(work.ahead);
+    return;
+  }
   overlap_neighbours();
   device_lane lane{{qwen38_shared}};
-  run_program(lane, params);
+  run_program(lane, work.params);
 }
 
 }  // namespace
@@ -32,9 +66,10 @@ cudaError_t kernels_overlap(bool& overlap) {
   return asked;
 }
 
-cudaError_t launch_kernel(kernel_params const& params, bool overlap, cudaStream_t stream) {
+cudaError_t launch_kernel(kernel_params const& params, bool overlap, byte_range ahead,
+                          cudaStream_t stream) {
   return std::visit(
-      [overlap, stream](auto const& p) {
+      [overlap, ahead, stream](auto const& p) {
         using params_type = std::decay_t<decltype(p)>;
         std::int64_t const blocks = p.blocks();
         if (blocks == 0) return cudaSuccess;
@@ -45,13 +80,18 @@ cudaError_t launch_kernel(kernel_params const& params, bool overlap, cudaStream_
               cudaFuncAttributeMaxDynamicSharedMemorySize, params_type::shared_bytes);
           if (allowed != cudaSuccess) return allowed;
         }
+        launched<params_type> const work{
+            p, {overlap ? ahead : byte_range{}, static_cast<unsigned>(blocks)}};
+        auto const grid =
+            work.ahead.first_block +
+            static_cast<unsigned>((work.ahead.range.bytes + ahead_blocks::block_bytes - 1) /
+                                  ahead_blocks::block_bytes);
         auto const kernel = &backend_kernel<params_type>;
-        auto const grid = static_cast<unsigned>(blocks);
         constexpr int threads = params_type::threads;
         constexpr int shared_bytes = params_type::shared_bytes;
-        return overlap
-                   ? qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes, stream, p)
-                   : qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, p);
+        return overlap ? qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes,
+                                                         stream, work)
+                       : qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, work);
       },
       params);
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "ops/cuda/byte_range.hpp"
 #include "ops/cuda/kernel_params.hpp"
 
 namespace qwen38::ops::cuda {
@@ -14,7 +15,9 @@ namespace qwen38::ops::cuda {
 /// Launches the kernel that `params` names.
 /// @param overlap  as soon as all CTAs of the stream's last kernel have begun, if that kernel
 ///                 allows it
-[[nodiscard]] cudaError_t launch_kernel(kernel_params const& params, bool overlap,
+/// @param ahead    fetched into the cache by further CTAs, which wait for nothing; 16-byte aligned,
+///                 whole 16 bytes; only with `overlap`
+[[nodiscard]] cudaError_t launch_kernel(kernel_params const& params, bool overlap, byte_range ahead,
                                         cudaStream_t stream);
 
 }  // namespace qwen38::ops::cuda

@@ -13,10 +13,12 @@ namespace qpn::detail::sm80 {
 /// depend on it.
 template <class Operand, int RowTiles>
 struct gemm_policy {
-  static constexpr int registers = RowTiles > 1                                      ? 128
-                                   : Operand::block_scales                           ? 112
-                                   : std::is_same_v<typename Operand::format, nvfp4> ? 80
-                                                                                     : 96;
+  static constexpr bool is_nvfp4 = std::is_same_v<typename Operand::format, nvfp4>;
+  static constexpr int registers = RowTiles == 4           ? 128
+                                   : RowTiles == 2         ? (is_nvfp4 ? 96 : 128)
+                                   : Operand::block_scales ? 112
+                                   : is_nvfp4              ? 80
+                                                           : 96;
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
   static constexpr int records =
       RowTiles == 4 || (RowTiles == 2 && Operand::block_scales) ? 2 : Operand::batch;

@@ -229,30 +229,44 @@ QPN_HD void multiply_slice(Lane& lane, gemm_params const& p, int strip, int firs
   multiply_edge<Operand, RowTiles>(lane, p, strip, first_row, record, end, acc);
 }
 
+/// The sums of a strip, and what becomes of them.
+/// @param first  of the CTA's strips
+template <class Operand, int RowTiles, bool Candidates, class Lane>
+QPN_HD void run_strip(Lane& lane, gemm_params const& p, int strip, int first_row,
+                      bool first) noexcept {
+  float acc[2][RowTiles][4] = {};
+  column_factors factors;
+  multiply_slice<Operand, RowTiles>(lane, p, strip, first_row, acc, [&] {
+    if (first && p.overlap_previous) {
+      lane.allow_next();
+      lane.wait_previous();
+    }
+    if constexpr (Candidates && lists_candidates<RowTiles>) {
+      if (first && p.epilogue.candidates > 1) clear_candidates<RowTiles>(lane, p);
+    }
+    factors = load_strip_factors(lane, p, strip);
+  });
+  finish_strip<RowTiles, Candidates>(lane, p, strip, first_row, first, factors, acc);
+}
+
 /// The kernel: p.ctas CTAs for each row block of 8 * RowTiles rows, a warp for each slice,
-/// shared_layout::bytes of shared memory. CTA c has the strips c, c + p.ctas, ...
-template <class Operand, int RowTiles, class Lane>
+/// shared_layout::bytes of shared memory. With Candidates CTA c has the strips c, c + p.ctas, ...;
+/// without, each CTA has one: a loop would let the compiler compute all that any strip needs at its
+/// end before the first weights are loaded, which takes a microsecond.
+template <class Operand, int RowTiles, bool Candidates, class Lane>
 QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
   int const first_row = lane.row_block() * RowTiles * tile_m;
-  bool first = true;
-  QPN_NO_UNROLL
-  for (int strip = lane.block(); strip < p.strips; strip += p.ctas) {
-    float acc[2][RowTiles][4] = {};
-    column_factors factors;
-    multiply_slice<Operand, RowTiles>(lane, p, strip, first_row, acc, [&] {
-      if (first && p.overlap_previous) {
-        lane.allow_next();
-        lane.wait_previous();
-      }
-      if constexpr (lists_candidates<RowTiles>) {
-        if (first && p.epilogue.candidates > 1) clear_candidates<RowTiles>(lane, p);
-      }
-      factors = load_strip_factors(lane, p, strip);
-    });
-    finish_strip<RowTiles>(lane, p, strip, first_row, first, factors, acc);
-    first = false;
+  if constexpr (Candidates) {
+    bool first = true;
+    QPN_NO_UNROLL
+    for (int strip = lane.block(); strip < p.strips; strip += p.ctas) {
+      run_strip<Operand, RowTiles, true>(lane, p, strip, first_row, first);
+      first = false;
+    }
+    finish_candidates<RowTiles>(lane, p, first_row);
+  } else {
+    run_strip<Operand, RowTiles, false>(lane, p, lane.block(), first_row, true);
   }
-  if (p.epilogue.candidates != 0) finish_candidates<RowTiles>(lane, p, first_row);
 }
 
 }  // namespace qpn::detail::sm80

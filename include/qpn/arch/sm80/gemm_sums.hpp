@@ -22,22 +22,24 @@ inline constexpr int tile_m = 8;  ///< rows of x of a row tile
 template <int RowTiles>
 inline constexpr bool lists_candidates = RowTiles <= 2;
 
+/// In the order of first use: a launch reads its parameters 64 bytes at a time, and the first
+/// weights wait for those that say where they are.
 struct gemm_params {
   std::byte const* records = nullptr;  ///< first record of the packed weight
-  int strips = 0;                      ///< of 32 weight rows
   int steps = 0;                       ///< records of a strip
   slice_split split;
-  int ctas = 0;  ///< for each row block
-
+  int word_batches = 0;  ///< whole batches that 16-byte loads of x serve: 0 where x is not aligned
+  int m = 0;
+  bool overlap_previous = false;     ///< launched while the stream's last kernel may still run
   std::uint16_t const* x = nullptr;  ///< f16 [m, k]
+
   std::int64_t ldx = 0;
   std::int64_t k = 0;
-  int m = 0;
-  int word_batches = 0;  ///< whole batches that 16-byte loads of x serve: 0 where x is not aligned
+  int strips = 0;  ///< of 32 weight rows
+  int ctas = 0;    ///< for each row block; without candidates as many as strips
 
   float const* block_scales = nullptr;  ///< [tiles][scale_columns], or null
   int scale_columns = 0;
-  bool overlap_previous = false;  ///< launched while the stream's last kernel may still run
 
   // Workspace. Ticket and keys are 0 before and after every launch.
   std::uint32_t* candidate_ticket = nullptr;  ///< [row blocks]
@@ -98,7 +100,7 @@ template <class Lane>
 /// Adds the sums of the slices of a strip in their order and finishes them: y and candidates.
 /// @param fresh    no thread has read shared memory before
 /// @param factors  from load_strip_factors
-template <int RowTiles, class Lane>
+template <int RowTiles, bool Candidates, class Lane>
 QPN_HD void finish_strip(Lane& lane, gemm_params const& p, int strip, int first_row, bool fresh,
                          column_factors const& factors,
                          float const (&acc)[2][RowTiles][4]) noexcept {
@@ -144,15 +146,17 @@ QPN_HD void finish_strip(Lane& lane, gemm_params const& p, int strip, int first_
       if (row < p.m && std::int64_t{group} * 2 * tile_n + column < p.epilogue.n) {
         finish_columns(lane, p.epilogue, factors, group, row, column, low, high, key);
       }
-      if (p.epilogue.candidates == 1) {
-        std::uint64_t best = key[0] > key[1] ? key[0] : key[1];
-        for (int mask = 8; mask > 0; mask /= 2) {
-          std::uint64_t const other = shuffle_key(lane, best, mask);
-          best = other > best ? other : best;
+      if constexpr (Candidates) {
+        if (p.epilogue.candidates == 1) {
+          std::uint64_t best = key[0] > key[1] ? key[0] : key[1];
+          for (int mask = 8; mask > 0; mask /= 2) {
+            std::uint64_t const other = shuffle_key(lane, best, mask);
+            best = other > best ? other : best;
+          }
+          if (id % 16 == 0 && row < p.m) lane.atomic_max(p.best_keys + row, best);
         }
-        if (id % 16 == 0 && row < p.m) lane.atomic_max(p.best_keys + row, best);
       }
-      if constexpr (lists_candidates<RowTiles>) {
+      if constexpr (Candidates && lists_candidates<RowTiles>) {
         if (p.epilogue.candidates <= 1) continue;
         offer_row<RowTiles>(lane, p, block_row + upper, id < 16, key);
         if (block_row + upper + 4 < p.m) {

@@ -8,14 +8,14 @@
 
 namespace qpn::detail::sm90 {
 
-template <class Operand, int RowTiles>
+template <class Operand, int RowTiles, bool Candidates>
 QPN_KERNEL __maxnreg__((sm80::gemm_policy<Operand, RowTiles>::registers)) void gemm_kernel(
     sm80::gemm_params const params) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char qpn_shared_sm90[];
   device_lane lane;
   lane.shared_bytes = qpn_shared_sm90;
-  sm80::gemm_program<Operand, RowTiles>(lane, params);
+  sm80::gemm_program<Operand, RowTiles, Candidates>(lane, params);
 #else
   __trap();  // plans choose this kernel for compute capability 9.0 and newer
 #endif

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "ops/cuda/counting_device.hpp"
 #include "support/devices.hpp"
@@ -70,12 +71,38 @@ class naming_device final : public ops::cuda::counting_device {
       launches_[name] += count;
     }
   }
-  void launch(ops::cuda::kernel_params const& kernel) override { ++launches_[kernel_name(kernel)]; }
+  void launch(ops::cuda::kernel_params const& kernel) override {
+    ++launches_[kernel_name(kernel)];
+    for (announced_range& one : announced_) ++one.kernels;
+  }
+  void read_ahead(ops::cuda::byte_range range) noexcept override {
+    announced_.push_back({range, 0, 0, {}});
+  }
   void gemm(ops::cuda::linear_plan const& plan, qpn::gemm_args const& args,
             qpn::workspace_view workspace) override {
     counting_device::gemm(plan, args, workspace);
     qpn::packed_layout const& weight = args.weight.layout;
-    ++launches_[product_name(weight.n, weight.k, args.m)];
+    std::string const name = product_name(weight.n, weight.k, args.m);
+    ++launches_[name];
+    for (announced_range& one : announced_) {
+      if (!one.product.empty()) continue;
+      ++one.products;
+      bool const starts = one.range.data == args.weight.data + weight.codes_offset;
+      bool const fits = one.range.data + one.range.bytes <= args.weight.data + weight.total_bytes;
+      if (starts && fits) one.product = name;
+    }
+  }
+
+  /// A range that was announced by read_ahead(), and what came behind it.
+  struct announced_range {
+    ops::cuda::byte_range range;
+    int kernels = 0;
+    int products = 0;     ///< up to the one that read it
+    std::string product;  ///< empty: none read it
+  };
+  /// Since they were last taken.
+  [[nodiscard]] std::vector<announced_range> take_announced() {
+    return std::exchange(announced_, {});
   }
 
  private:
@@ -85,6 +112,7 @@ class naming_device final : public ops::cuda::counting_device {
   };
 
   launch_counts launches_;
+  std::vector<announced_range> announced_;
 };
 
 }  // namespace qwen38::test
