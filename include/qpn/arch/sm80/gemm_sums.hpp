@@ -29,7 +29,7 @@ struct gemm_params {
   slice_split split;
   int ctas = 0;  ///< for each row block
 
-  std::uint16_t const* x = nullptr;  ///< f16 [m, k]
+  std::uint16_t const* x = nullptr;  ///< f16 or bf16 [m, k]
   std::int64_t ldx = 0;
   std::int64_t k = 0;
   int m = 0;
