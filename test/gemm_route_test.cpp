@@ -21,6 +21,7 @@ TEST(gemm_route, has_a_place_and_a_name_of_its_own) {
     EXPECT_EQ(route_name(other),
               other.emulated ? name + "/emulated" : name.substr(0, name.size() - 9));
   }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(gemm_route_count));
 }
 
 TEST(gemm_route, is_named_by_architecture_elements_and_method) {
@@ -35,10 +36,24 @@ TEST(gemm_route, is_named_by_architecture_elements_and_method) {
                "sm70/nvfp4/dense");
   EXPECT_STREQ(route_name({gemm_arch::sm70, gemm_operand::f16, gemm_method::simt, false}),
                "sm70/f16/simt");
+  EXPECT_STREQ(route_name({gemm_arch::sm90, gemm_operand::nvfp4, gemm_method::mt2, false, true}),
+               "sm90/nvfp4/mt2/bf16");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::e2m1))], "nvfp4");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::e4m3))], "fp8");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::f16))], "f16");
   EXPECT_STREQ(detail::gemm_operand_names[static_cast<int>(operand_of(dtype::bf16))], "bf16");
+}
+
+TEST(gemm_census, counts_launches_on_another_route_than_the_plans) {
+  gemm_census census;
+  gemm_route const group{gemm_arch::sm90, gemm_operand::fp8, gemm_method::group, false};
+  gemm_route const narrow{gemm_arch::sm90, gemm_operand::fp8, gemm_method::mt4, false};
+  census.count(group, group);
+  EXPECT_EQ(census.fallbacks, 0u);
+  census.count(narrow, group);
+  EXPECT_EQ(census.fallbacks, 1u);
+  EXPECT_EQ(census.launches(group), 1u);
+  EXPECT_EQ(census.launches(narrow), 1u);
 }
 
 TEST(gemm_census, counts_each_route_on_its_own) {

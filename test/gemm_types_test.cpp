@@ -274,6 +274,79 @@ TEST(gemm_plan, of_an_mma16_layout_refuses_what_it_has_no_kernel_for) {
   EXPECT_FALSE(uses_panels(plan, gemm_max_m));
 }
 
+/// What a plan says to x in bf16 on a weight for this device.
+template <class Format>
+status plan_bf16(format_id format, scale_mode scale, dtype dense, device_info const& device,
+                 gemm_problem problem, gemm_plan<Format>& plan) {
+  packed_layout layout;
+  EXPECT_TRUE(make_packed_layout(format, scale, 8704, 5120, dense, device, layout).ok());
+  problem.x_type = dtype::bf16;
+  return make_gemm_plan(layout, problem, device, plan);
+}
+
+TEST(gemm_plan, takes_x_in_bf16_on_mma16_layouts_alone) {
+  gemm_plan<nvfp4> plan;
+  status const volta =
+      plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, volta_v100(), {}, plan);
+  EXPECT_EQ(volta.code, status_code::unsupported_arch);
+  EXPECT_NE(std::string(volta.what).find("bf16"), std::string::npos);
+  ASSERT_TRUE(
+      plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, hopper_h200(), {}, plan).ok());
+  EXPECT_STREQ(route_name(route(plan, 8)), "sm90/nvfp4/mt1/bf16");
+  EXPECT_STREQ(route_name(route(plan, 96)), "sm90/nvfp4/group/bf16");
+  gemm_problem const f16;
+  EXPECT_FALSE(plan.problem == f16);
+  for (dtype type : {dtype::f32, dtype::e4m3, dtype::e2m1, dtype::e8m0}) {
+    gemm_problem problem;
+    problem.x_type = type;
+    EXPECT_EQ(make_gemm_plan(mma16_layout(), problem, hopper_h200(), plan).code,
+              status_code::unsupported_format)
+        << to_string(type);
+  }
+}
+
+TEST(gemm_plan, with_x_in_bf16_refuses_f16_weights_and_panels_by_name) {
+  gemm_plan<dense16> dense;
+  status const mixed =
+      plan_bf16(format_id::dense16, scale_mode::none, dtype::f16, hopper_h200(), {}, dense);
+  EXPECT_EQ(mixed.code, status_code::unsupported_format);
+  EXPECT_NE(std::string(mixed.what).find("f16 weights"), std::string::npos);
+  EXPECT_TRUE(
+      plan_bf16(format_id::dense16, scale_mode::none, dtype::bf16, hopper_h200(), {}, dense).ok());
+  gemm_problem panels;
+  panels.max_m = 5000;
+  panels.dense_bytes = std::size_t{1} << 30;
+  gemm_plan<nvfp4> plan;
+  status const refused =
+      plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, hopper_h200(), panels, plan);
+  EXPECT_EQ(refused.code, status_code::unsupported_format);
+  EXPECT_NE(std::string(refused.what).find("panels"), std::string::npos);
+}
+
+TEST(gemm_plan, with_x_in_bf16_runs_many_rows_fused_or_in_slices) {
+  gemm_problem many;
+  many.max_m = 1000;
+  gemm_plan<nvfp4> plan;
+  ASSERT_TRUE(
+      plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, hopper_h200(), many, plan).ok());
+  EXPECT_STREQ(route_name(route(plan, 97)), "sm90/nvfp4/wide/bf16");
+  EXPECT_FALSE(detail::is_sliced(plan, 97));
+  device_info ampere = hopper_h200();
+  ampere.compute_capability = 80;
+  ASSERT_TRUE(
+      plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, ampere, many, plan).ok());
+  EXPECT_STREQ(route_name(route(plan, 1000)), "sm80/nvfp4/mt4/bf16");
+  EXPECT_TRUE(detail::is_sliced(plan, 97));
+  EXPECT_FALSE(detail::is_sliced(plan, 96));
+  gemm_plan<dense16> dense;
+  ASSERT_TRUE(
+      plan_bf16(format_id::dense16, scale_mode::none, dtype::bf16, hopper_h200(), many, dense)
+          .ok());
+  EXPECT_STREQ(route_name(route(dense, 1000)), "sm90/bf16/mt4/bf16");
+  EXPECT_STREQ(route_name(route(dense, 96)), "sm90/bf16/mt4/bf16") << "no warpgroups";
+  EXPECT_TRUE(detail::is_sliced(dense, 1000));
+}
+
 TEST(gemm_plan, of_an_mma16_layout_has_lists_for_as_many_ctas_as_it_launches) {
   gemm_problem problem;
   gemm_plan<nvfp4> plan;
@@ -399,9 +472,13 @@ TEST(gemm_plan, cuts_many_rows_with_block_scales_into_slices_that_cover_them_onc
   problem.max_m = 1000;
   problem.y_type = dtype::f32;
   auto const plan = plan_of<fp8>(layout_of(format_id::fp8, scale_mode::block, 256, 5120), problem);
-  EXPECT_FALSE(detail::is_sliced(plan.layout, gemm_max_m));
-  EXPECT_TRUE(detail::is_sliced(plan.layout, gemm_max_m + 1));
-  EXPECT_FALSE(detail::is_sliced(layout_of(format_id::fp8, scale_mode::channel, 256, 5120), 1000));
+  EXPECT_FALSE(detail::is_sliced(plan, gemm_max_m));
+  EXPECT_TRUE(detail::is_sliced(plan, gemm_max_m + 1));
+  gemm_problem many;
+  many.max_m = 1000;
+  gemm_plan<fp8> const channel =
+      plan_of<fp8>(layout_of(format_id::fp8, scale_mode::channel, 256, 5120), many);
+  EXPECT_FALSE(detail::is_sliced(channel, 1000));
   gemm_args args;
   args.m = 200;
   args.x = reinterpret_cast<void const*>(std::uintptr_t{1} << 20);

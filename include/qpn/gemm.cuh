@@ -3,17 +3,20 @@
 
 #include <cuda_runtime_api.h>
 
+#include "qpn/arch/program_code.cuh"
 #include "qpn/arch/sm70/gemm_kernel.cuh"
 #include "qpn/arch/sm70/gemm_params.hpp"
 #include "qpn/arch/sm70/gemm_wide_kernel.cuh"
 #include "qpn/arch/sm70/gemm_wide_params.hpp"
 #include "qpn/arch/sm70/gemv_kernel.cuh"
+#include "qpn/arch/sm80/bf16_operand.hpp"
 #include "qpn/arch/sm80/gemm_kernel.cuh"
 #include "qpn/arch/sm80/gemm_params.hpp"
 #include "qpn/arch/sm90/gemm_group_launch.cuh"
 #include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/arch/sm90/gemm_wide_launch.cuh"
 #include "qpn/detail/launch.cuh"
+#include "qpn/dtype.hpp"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
 #include "qpn/workspace.hpp"
@@ -65,14 +68,14 @@ template <class Operand, int RowTiles, class Format>
 
 /// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
 template <class Operand, int RowTiles, bool Candidates, class Format>
-[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
-                                         sm80::gemm_params const& params,
+[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
+                                         gemm_args const& args, sm80::gemm_params const& params,
                                          cudaStream_t stream) noexcept {
   dim3 const grid(static_cast<unsigned>(cut_rows<Format>(plan.layout, args.m).blocks),
                   static_cast<unsigned>(params.ctas));
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
-  if (plan.arch == gemm_arch::sm80) {
+  if (arch == gemm_arch::sm80) {
     return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates>, grid, threads,
                                shared_bytes, stream, params));
   }
@@ -83,20 +86,23 @@ template <class Operand, int RowTiles, bool Candidates, class Format>
 }
 
 template <class Operand, int RowTiles, class Format>
-[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
-                                         workspace_view workspace, cudaStream_t stream) noexcept {
+[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
+                                         gemm_args const& args, workspace_view workspace,
+                                         cudaStream_t stream) noexcept {
   sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
   return params.epilogue.candidates != 0
-             ? launch_mma16<Operand, RowTiles, true>(plan, args, params, stream)
-             : launch_mma16<Operand, RowTiles, false>(plan, args, params, stream);
+             ? launch_mma16<Operand, RowTiles, true>(arch, plan, args, params, stream)
+             : launch_mma16<Operand, RowTiles, false>(arch, plan, args, params, stream);
 }
 
+/// @param fit  from fit_mma16_route
 template <class Operand, class Format>
-[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
-                                         workspace_view workspace, cudaStream_t stream) noexcept {
-  switch (route(plan, args.m).method) {
-    case gemm_method::mt1: return launch_mma16<Operand, 1>(plan, args, workspace, stream);
-    case gemm_method::mt2: return launch_mma16<Operand, 2>(plan, args, workspace, stream);
+[[nodiscard]] static status launch_mma16(gemm_route fit, gemm_plan<Format> const& plan,
+                                         gemm_args const& args, workspace_view workspace,
+                                         cudaStream_t stream) noexcept {
+  switch (fit.method) {
+    case gemm_method::mt1: return launch_mma16<Operand, 1>(fit.arch, plan, args, workspace, stream);
+    case gemm_method::mt2: return launch_mma16<Operand, 2>(fit.arch, plan, args, workspace, stream);
     // Plans have no kernels over wgmma for the other operands.
     case gemm_method::group:
       if constexpr (Operand::format::code_bits <= 8 && !Operand::block_scales) {
@@ -110,23 +116,31 @@ template <class Operand, class Format>
       break;
     default: break;
   }
-  return launch_mma16<Operand, 4>(plan, args, workspace, stream);
+  return launch_mma16<Operand, 4>(fit.arch, plan, args, workspace, stream);
 }
 
-template <class Format>
-[[nodiscard]] static status launch_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
-                                         workspace_view workspace, cudaStream_t stream) noexcept {
+template <dtype XType, class Format>
+[[nodiscard]] static status launch_mma16(gemm_route fit, gemm_plan<Format> const& plan,
+                                         gemm_args const& args, workspace_view workspace,
+                                         cudaStream_t stream) noexcept {
+  using sm80::bf16_operand;
   using sm80::weight_operand;
-  if constexpr (Format::id == format_id::nvfp4) {
-    return launch_mma16<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
+  auto const with = [&](auto operand) {
+    return launch_mma16<decltype(operand)>(fit, plan, args, workspace, stream);
+  };
+  bool const block_scales = plan.layout.scale == scale_mode::block;
+  if constexpr (XType == dtype::bf16 && Format::id == format_id::fp8) {
+    return block_scales ? with(bf16_operand<fp8, true>{}) : with(bf16_operand<fp8>{});
+  } else if constexpr (XType == dtype::bf16) {
+    return with(bf16_operand<Format>{});
+  } else if constexpr (Format::id == format_id::nvfp4) {
+    return with(weight_operand<nvfp4, dtype::e2m1>{});
   } else if constexpr (Format::id == format_id::fp8) {
-    return plan.layout.scale == scale_mode::block
-               ? launch_mma16<weight_operand<fp8, dtype::e4m3, true>>(plan, args, workspace, stream)
-               : launch_mma16<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
-  } else if (plan.layout.code_type == dtype::f16) {
-    return launch_mma16<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);
+    return block_scales ? with(weight_operand<fp8, dtype::e4m3, true>{})
+                        : with(weight_operand<fp8, dtype::e4m3>{});
   } else {
-    return launch_mma16<weight_operand<dense16, dtype::bf16>>(plan, args, workspace, stream);
+    return plan.layout.code_type == dtype::f16 ? with(weight_operand<dense16, dtype::f16>{})
+                                               : with(weight_operand<dense16, dtype::bf16>{});
   }
 }
 
@@ -163,6 +177,25 @@ template <class Operand, class Format>
   return launch_few_tiles<Operand>(plan, args, workspace, stream);
 }
 
+/// Launches a kernel of layout sm70_quadpair.
+template <class Format>
+[[nodiscard]] static status launch_quadpair(gemm_plan<Format> const& plan, gemm_args const& args,
+                                            workspace_view workspace,
+                                            cudaStream_t stream) noexcept {
+  using sm70::weight_operand;
+  if constexpr (Format::id == format_id::nvfp4) {
+    return launch_operand<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
+  } else if constexpr (Format::id == format_id::fp8) {
+    return plan.layout.scale == scale_mode::block
+               ? launch_few_tiles<sm70::block_scaled_fp8>(plan, args, workspace, stream)
+               : launch_operand<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace, stream);
+  } else if (plan.layout.code_type == dtype::f16) {
+    return launch_operand<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);
+  } else {
+    return launch_operand<weight_operand<dense16, dtype::bf16>>(plan, args, workspace, stream);
+  }
+}
+
 }  // namespace detail
 
 /// Sets the part of a workspace that must be 0 before its first call to 0, in stream order. Every
@@ -183,7 +216,8 @@ template <class Format>
 /// y[m, n] = act(x[m, k] w[n, k]^T * scale + bias) + residual, w exactly as published.
 ///
 /// For each row i and column j, with the fp32 scale of the weight's tile or row:
-///   s = sum over k of x[i, k] * w'[j, k]     w' the codes times their block scales, exact in f16;
+///   s = sum over k of x[i, k] * w'[j, k]     w' the codes times their block scales, exact in f16
+///                                            and in bf16;
 ///                                            fp8 with 128 x 128 block scales: fp32 sums over 32 k
 ///                                            of the codes, times their scale in fp32 FMAs
 ///   v = s * scale[j] + bias[j]               in fp32
@@ -197,9 +231,9 @@ template <class Format>
 /// The sums are those of the tensor cores in fp32: |error| <= 2 k 2^-24 sum |x w'|; in a plan with
 /// gemm_algorithm::simt those of fp32 FMAs: |error| <= k 2^-24 sum |x w'|.
 ///
-/// x: f16 [m, k], any stride and 2-byte alignment; it is read fastest where it is 16-byte aligned
-/// and ldx a multiple of 8. k and n are any; the weight is padded, x is not. y may be the residual,
-/// and neither x nor the weight.
+/// x: XType [m, k], f16 or bf16, the x_type of the plan's problem; any stride and 2-byte alignment;
+/// it is read fastest where it is 16-byte aligned and ldx a multiple of 8. k and n are any; the
+/// weight is padded, x is not. y may be the residual, and neither x nor the weight.
 ///
 /// Bits: a row of y depends on that row of x (and of the residual), on the weight and its layout
 /// and on the plan's algorithm only; not on the row's place, on other rows, or on timing; and not
@@ -208,55 +242,69 @@ template <class Format>
 /// to their row alone.
 ///
 /// Where m is above gemm_max_m the workspace must be as large; kernels of sm_70 do not use it,
-/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales such
-/// calls are launches of gemm_max_m rows each, one after another, which keep a row's bits beyond
-/// gemm_max_m, too, and count in the census one by one. Calls that the plan sends through
-/// dequantised panels (gemm_problem::dense_bytes) are for gemm_dense.
+/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales, and
+/// with bf16 rows of x where f16 ones need panels, such calls are launches of gemm_max_m rows each,
+/// one after another, which keep a row's bits beyond gemm_max_m, too, and count in the census one
+/// by one. Calls that the plan sends through dequantised panels (gemm_problem::dense_bytes) are for
+/// gemm_dense.
+///
+/// A program without code for sm_90a runs what the plan gives to warpgroups with the kernels of
+/// m16n8k16, in the same bits; one with nothing newer than PTX for sm_80 runs that. The census
+/// counts what ran, and a fallback.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
 /// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls
 /// of one plan, one after another; with zero_bytes from workspace_needs, of several plans.
 /// @return ok with nothing launched where m is 0; as detail::check_gemm: invalid_shape,
 ///         invalid_value, misaligned, workspace_too_small; invalid_value where the plan's route of
-///         m is dense; not_compiled_for_arch; launch_failed
-template <class Format>
+///         m is dense, or its x_type is not XType; not_compiled_for_arch: the program has no code
+///         for the device, or lacks that for sm_90a and m is above gemm_max_m; launch_failed
+template <dtype XType, class Format>
 [[nodiscard]] static status gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                  workspace_view workspace, cudaStream_t stream) noexcept {
-  using detail::sm70::weight_operand;
+  static_assert(XType == dtype::f16 || XType == dtype::bf16, "x is f16 or bf16");
+  if (plan.problem.x_type != XType) {
+    return {status_code::invalid_value, 0,
+            "gemm: the plan's x has another type: f16 is for gemm, bf16 for gemm<dtype::bf16>"};
+  }
   status const checked = detail::check_gemm(plan, args, workspace);
   if (!checked.ok() || args.m == 0) return checked;
   if (uses_panels(plan, args.m)) {
     return {status_code::invalid_value, 0,
             "gemm: the plan sends so many rows through dequantised panels, call gemm_dense"};
   }
-  if (detail::is_sliced(plan.layout, args.m)) {
+  if (detail::is_sliced(plan, args.m)) {
     for (std::int64_t first = 0; first < args.m; first += gemm_max_m) {
-      status const done = gemm(plan, detail::slice_rows(plan, args, first), workspace, stream);
+      status const done =
+          gemm<XType>(plan, detail::slice_rows(plan, args, first), workspace, stream);
       if (!done.ok()) return done;
     }
     return {};
   }
+  gemm_route const planned = route(plan, args.m);
+  gemm_route taken = planned;
   status launched;
   if (plan.layout.id == layout_id::sm80_mma16) {
-    launched = detail::launch_mma16(plan, args, workspace, stream);
-  } else if constexpr (Format::id == format_id::nvfp4) {
-    launched =
-        detail::launch_operand<weight_operand<nvfp4, dtype::e2m1>>(plan, args, workspace, stream);
-  } else if constexpr (Format::id == format_id::fp8) {
-    launched = plan.layout.scale == scale_mode::block
-                   ? detail::launch_few_tiles<detail::sm70::block_scaled_fp8>(plan, args, workspace,
-                                                                              stream)
-                   : detail::launch_operand<weight_operand<fp8, dtype::e4m3>>(plan, args, workspace,
-                                                                              stream);
-  } else if (plan.layout.code_type == dtype::f16) {
-    launched =
-        detail::launch_operand<weight_operand<dense16, dtype::f16>>(plan, args, workspace, stream);
-  } else {
-    launched =
-        detail::launch_operand<weight_operand<dense16, dtype::bf16>>(plan, args, workspace, stream);
+    detail::program_code code;
+    if (status const asked = detail::ask_program_code(code); !asked.ok()) return asked;
+    if (status const fit = detail::fit_mma16_route(plan, args.m, code, taken); !fit.ok()) {
+      return fit;
+    }
+    launched = detail::launch_mma16<XType>(taken, plan, args, workspace, stream);
+  } else if constexpr (XType == dtype::f16) {
+    launched = detail::launch_quadpair(plan, args, workspace, stream);
+  } else {  // of a plan that make_gemm_plan did not make
+    return {status_code::unsupported_arch, 0, "gemm: x in bf16 needs layout sm80_mma16"};
   }
-  if (launched.ok() && args.census != nullptr) args.census->count(route(plan, args.m));
+  if (launched.ok() && args.census != nullptr) args.census->count(taken, planned);
   return launched;
+}
+
+/// The same with x in f16.
+template <class Format>
+[[nodiscard]] static status gemm(gemm_plan<Format> const& plan, gemm_args const& args,
+                                 workspace_view workspace, cudaStream_t stream) noexcept {
+  return gemm<dtype::f16>(plan, args, workspace, stream);
 }
 
 }  // namespace qpn

@@ -29,6 +29,7 @@ struct gemm_route {
   gemm_operand operand = gemm_operand::nvfp4;
   gemm_method method = gemm_method::mt1;
   bool emulated = false;  ///< the device lacks the kernel's matrix instruction
+  bool bf16_x = false;    ///< x is bf16, not f16
 };
 
 namespace detail {
@@ -50,22 +51,23 @@ inline constexpr int gemm_method_count = count_of(gemm_method_names);
 
 /// All routes, those that no kernel has included.
 inline constexpr int gemm_route_count =
-    detail::gemm_arch_count * detail::gemm_operand_count * detail::gemm_method_count * 2;
+    detail::gemm_arch_count * detail::gemm_operand_count * detail::gemm_method_count * 4;
 
 /// The place of a route among all, 0 to gemm_route_count - 1.
 [[nodiscard]] constexpr int route_index(gemm_route route) noexcept {
   int const of_arch =
       static_cast<int>(route.arch) * detail::gemm_operand_count + static_cast<int>(route.operand);
   int const of_method = of_arch * detail::gemm_method_count + static_cast<int>(route.method);
-  return 2 * of_method + (route.emulated ? 1 : 0);
+  return 4 * of_method + (route.bf16_x ? 2 : 0) + (route.emulated ? 1 : 0);
 }
 
 /// The route at a place, the inverse of route_index.
 [[nodiscard]] constexpr gemm_route route_at(int index) noexcept {
-  int const of_arch = index / 2 / detail::gemm_method_count;
+  int const of_arch = index / 4 / detail::gemm_method_count;
   return {static_cast<gemm_arch>(of_arch / detail::gemm_operand_count),
           static_cast<gemm_operand>(of_arch % detail::gemm_operand_count),
-          static_cast<gemm_method>(index / 2 % detail::gemm_method_count), index % 2 != 0};
+          static_cast<gemm_method>(index / 4 % detail::gemm_method_count), index % 2 != 0,
+          index / 2 % 2 != 0};
 }
 
 namespace detail {
@@ -82,6 +84,7 @@ struct gemm_route_names {
       append(at, gemm_operand_names[static_cast<int>(route.operand)]);
       *at++ = '/';
       append(at, gemm_method_names[static_cast<int>(route.method)]);
+      if (route.bf16_x) append(at, "/bf16");
       if (route.emulated) append(at, "/emulated");
     }
   }
@@ -96,7 +99,7 @@ inline constexpr gemm_route_names route_names;
 
 }  // namespace detail
 
-/// "sm70/nvfp4/mt2", or "sm70/nvfp4/mt2/emulated".
+/// "sm70/nvfp4/mt2", "sm70/nvfp4/mt2/emulated", or, with rows of x in bf16, "sm90/nvfp4/mt2/bf16".
 [[nodiscard]] constexpr char const* route_name(gemm_route route) noexcept {
   return detail::route_names.text[route_index(route)];
 }
@@ -109,11 +112,27 @@ inline constexpr gemm_route_names route_names;
                                     : gemm_operand::bf16;
 }
 
+/// The method with so many row tiles: 1, 2, 4, 8 or 12.
+[[nodiscard]] constexpr gemm_method narrow_method(int row_tiles) noexcept {
+  return row_tiles == 12  ? gemm_method::mt12
+         : row_tiles == 8 ? gemm_method::mt8
+         : row_tiles == 4 ? gemm_method::mt4
+         : row_tiles == 2 ? gemm_method::mt2
+                          : gemm_method::mt1;
+}
+
 /// Counts launches by route. Not synchronised: one census for each host thread that launches.
 struct gemm_census {
   std::uint64_t launched[gemm_route_count] = {};
+  /// Those on another route than the plan's, for want of device code in the program.
+  std::uint64_t fallbacks = 0;
 
   constexpr void count(gemm_route route) noexcept { ++launched[route_index(route)]; }
+  /// A launch by `taken` of a call whose plan says `planned`.
+  constexpr void count(gemm_route taken, gemm_route planned) noexcept {
+    count(taken);
+    if (route_index(taken) != route_index(planned)) ++fallbacks;
+  }
   [[nodiscard]] constexpr std::uint64_t launches(gemm_route route) const noexcept {
     return launched[route_index(route)];
   }

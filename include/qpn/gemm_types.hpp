@@ -53,6 +53,9 @@ struct gemm_problem {
   /// Most rows of any call with this plan: 0 to gemm_wide_max_m, with simt to gemm_simt_max_m.
   std::int64_t max_m = gemm_max_m;
   gemm_algorithm algorithm = gemm_algorithm::tensor_core;
+  /// f16; or bf16 with layout sm80_mma16 and any but f16 weights, for calls of gemm<dtype::bf16>:
+  /// programs without such a call contain none of its kernels.
+  dtype x_type = dtype::f16;
   dtype y_type = dtype::f16;  ///< f16, bf16 or f32
   activation act = activation::none;
   overflow_policy overflow = overflow_policy::saturate;  ///< of f16 and bf16 results
@@ -68,9 +71,10 @@ struct gemm_problem {
 };
 
 [[nodiscard]] constexpr bool operator==(gemm_problem const& a, gemm_problem const& b) noexcept {
-  return a.max_m == b.max_m && a.algorithm == b.algorithm && a.y_type == b.y_type &&
-         a.act == b.act && a.overflow == b.overflow && a.candidates == b.candidates &&
-         a.dense_bytes == b.dense_bytes && a.dense_min_m == b.dense_min_m;
+  return a.max_m == b.max_m && a.algorithm == b.algorithm && a.x_type == b.x_type &&
+         a.y_type == b.y_type && a.act == b.act && a.overflow == b.overflow &&
+         a.candidates == b.candidates && a.dense_bytes == b.dense_bytes &&
+         a.dense_min_m == b.dense_min_m;
 }
 
 /// How calls of one problem run on one weight's layout and one device. Made by make_gemm_plan; a
@@ -82,6 +86,7 @@ struct gemm_plan {
   gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
   bool fused_wide = true;        ///< m above gemm_max_m needs no panels
+  bool sliced = false;           ///< m above gemm_max_m runs as calls of gemm_max_m rows
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
@@ -98,41 +103,38 @@ template <class Format>
 
 namespace detail {
 
-/// Whether calls with more than gemm_max_m rows run the narrow kernels over slices of so many rows:
-/// fp32 scales along k have no kernel of their own for many rows.
-[[nodiscard]] constexpr bool is_sliced(packed_layout const& layout, std::int64_t m) noexcept {
-  return layout.scale == scale_mode::block && m > gemm_max_m;
+/// Whether calls with m rows run the narrow kernels over slices of gemm_max_m rows.
+template <class Format>
+[[nodiscard]] constexpr bool is_sliced(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
+  return plan.sliced && m > gemm_max_m;
 }
 
 /// Whether calls with m rows, up to gemm_max_m, run by warpgroups.
 template <class Format>
 [[nodiscard]] constexpr bool uses_groups(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return plan.arch == gemm_arch::sm90 && plan.fused_wide &&
-         plan.layout.scale != scale_mode::block && plan.problem.candidates == 0 &&
-         m <= gemm_max_m && sm90::prefers_groups(plan.layout, m);
+  return plan.arch == gemm_arch::sm90 && plan.fused_wide && !plan.sliced &&
+         plan.problem.candidates == 0 && m <= gemm_max_m && sm90::prefers_groups(plan.layout, m);
 }
 
 }  // namespace detail
 
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
 /// two, up to gemm_max_m as many as detail::cut_rows says for each row block, or warpgroups. The
-/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m.
-/// Panels need no matrix instruction of ours, so they are emulated nowhere.
+/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m,
+/// and so do, where x is bf16, those that f16 rows need panels for. Panels need no matrix
+/// instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
-  if (uses_panels(plan, m)) return {plan.arch, operand, gemm_method::dense, false};
-  bool const sliced = detail::is_sliced(plan.layout, m);
+  bool const bf16_x = plan.problem.x_type == dtype::bf16;
+  if (uses_panels(plan, m)) return {plan.arch, operand, gemm_method::dense, false, bf16_x};
+  bool const sliced = detail::is_sliced(plan, m);
   int const row_tiles = detail::cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles;
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
                              : m > gemm_max_m && !sliced                    ? gemm_method::wide
                              : detail::uses_groups(plan, m)                 ? gemm_method::group
-                             : row_tiles == 12                              ? gemm_method::mt12
-                             : row_tiles == 8                               ? gemm_method::mt8
-                             : row_tiles == 4                               ? gemm_method::mt4
-                             : row_tiles == 2                               ? gemm_method::mt2
-                                                                            : gemm_method::mt1;
-  return {plan.arch, operand, method, plan.emulated};
+                                                            : narrow_method(row_tiles);
+  return {plan.arch, operand, method, plan.emulated, bf16_x};
 }
 
 /// Columns of y: n, or n / 2 with silu_gate.
@@ -145,12 +147,12 @@ template <class Format>
 struct gemm_args {
   std::int64_t m = 0;  ///< rows, 0 to the plan's max_m; 0 launches nothing
   void const* x =
-      nullptr;           ///< f16 [m, k], row-major, 2-byte aligned; 16 where ldx % 8 == 0 is best
-  std::int64_t ldx = 0;  ///< >= k
-  packed_weight weight;  ///< of the plan's layout, 128-byte aligned
-  void* y = nullptr;     ///< y_type [m, columns_of_y], row-major; null only with candidates
-  std::int64_t ldy = 0;  ///< >= columns_of_y
-  float const* bias = nullptr;       ///< [n], or null
+      nullptr;  ///< x_type [m, k], row-major, 2-byte aligned; 16 where ldx % 8 == 0 is best
+  std::int64_t ldx = 0;         ///< >= k
+  packed_weight weight;         ///< of the plan's layout, 128-byte aligned
+  void* y = nullptr;            ///< y_type [m, columns_of_y], row-major; null only with candidates
+  std::int64_t ldy = 0;         ///< >= columns_of_y
+  float const* bias = nullptr;  ///< [n], or null
   void const* residual = nullptr;    ///< residual_type [m, columns_of_y], or null; may be y itself
   dtype residual_type = dtype::f16;  ///< f16, bf16 or f32
   std::int64_t ld_residual = 0;      ///< >= columns_of_y
@@ -198,7 +200,7 @@ template <class Format>
   };
   gemm_args slice = args;
   slice.m = args.m - first < gemm_max_m ? args.m - first : gemm_max_m;
-  slice.x = row(args.x, args.ldx, dtype::f16);
+  slice.x = row(args.x, args.ldx, plan.problem.x_type);
   slice.y = const_cast<std::byte*>(row(args.y, args.ldy, plan.problem.y_type));
   if (args.residual != nullptr) {
     slice.residual = row(args.residual, args.ld_residual, args.residual_type);
@@ -329,8 +331,7 @@ template <class Format>
             "gemm plan: panels hold no block scales exactly, so dense_bytes must be 0"};
   }
   std::int64_t const fused_m = with_panels ? plan.dense_min_m - 1 : problem.max_m;
-  if (plan.fused_wide && plan.arch == gemm_arch::sm90 && layout.scale != scale_mode::block &&
-      fused_m > gemm_max_m) {
+  if (plan.fused_wide && !plan.sliced && plan.arch == gemm_arch::sm90 && fused_m > gemm_max_m) {
     if (sm90::wide_steps(layout) > most_blocks / (sm90::wide_padded_m(fused_m) / 8)) {
       return {status_code::invalid_shape, 0,
               "gemm plan: max_m by k are more than 2^31 - 1 blocks of 8 rows by 64 k"};
@@ -358,6 +359,29 @@ template <class Format>
 
 [[nodiscard]] constexpr bool is_y_type(dtype type) noexcept {
   return type == dtype::f16 || type == dtype::bf16 || type == dtype::f32;
+}
+
+/// Whether the kernels of a layout multiply rows of x of the problem's type.
+[[nodiscard]] constexpr status check_x_type(packed_layout const& layout,
+                                            gemm_problem const& problem) noexcept {
+  if (problem.x_type == dtype::f16) return {};
+  if (problem.x_type != dtype::bf16) {
+    return {status_code::unsupported_format, 0, "gemm plan: x must be f16 or bf16"};
+  }
+  if (layout.id != layout_id::sm80_mma16) {
+    return {status_code::unsupported_arch, 0,
+            "gemm plan: x in bf16 needs layout sm80_mma16, that of compute capability 8.0 and "
+            "newer"};
+  }
+  if (layout.code_type == dtype::f16) {
+    return {status_code::unsupported_format, 0,
+            "gemm plan: f16 weights take x in f16: no matrix instruction multiplies f16 by bf16"};
+  }
+  if (problem.dense_bytes != 0) {
+    return {status_code::unsupported_format, 0,
+            "gemm plan: panels are f16, so dense_bytes must be 0 where x is bf16"};
+  }
+  return {};
 }
 
 /// Whether m rows that lie ld elements apart fit 63 bits of bytes.
@@ -425,7 +449,7 @@ template <class Format>
     return {status_code::invalid_shape, 0,
             "gemm: first_id must be at least 0, and the ids of all columns below 2^31 - 1"};
   }
-  if (!is_aligned_to(128, args.weight.data) || !is_element_aligned(args.x, dtype::f16) ||
+  if (!is_aligned_to(128, args.weight.data) || !is_element_aligned(args.x, plan.problem.x_type) ||
       !is_element_aligned(args.y, plan.problem.y_type) ||
       !is_element_aligned(args.residual, args.residual_type) || !is_aligned_to(4, args.bias) ||
       !is_aligned_to(4, args.candidate_ids) || !is_aligned_to(4, args.candidate_values)) {
@@ -443,15 +467,17 @@ template <class Format>
 /// @param device  the device that will run the calls; the bits of a result depend on the layout,
 ///                not on it
 /// @return invalid_value: no valid layout for GPUs, or candidates outside 0..64;
-///         unsupported_format: another format, a y_type that is none, or block scales with simt
-///         or where the plan would have panels; invalid_shape: max_m
-///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
-///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
-///         silu_gate with candidates or n not a multiple of 64, dense_min_m not above gemm_max_m,
+///         unsupported_format: another format, an x_type or y_type that is none, bf16 rows of x
+///         with f16 weights or panels, or block scales with simt or where the plan would have
+///         panels; invalid_shape: max_m outside 0..2^30, with simt 0..3, with more than one
+///         candidate 0..16, with candidates above gemm_max_m, k or the number of blocks of y too
+///         large for max_m above gemm_max_m, silu_gate with candidates or n not a multiple of 64,
+///         dense_min_m not above gemm_max_m,
 ///         or with layout sm80_mma16 n above 2097088, simt, or max_m above gemm_max_m for a weight
 ///         without fused kernel (detail::sm90::has_wide) or panels for every m above it;
 ///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
-///         compute capability below 70, for layout sm80_mma16 below 80
+///         compute capability below 70, for layout sm80_mma16 below 80; bf16 rows of x with
+///         another layout
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
@@ -466,6 +492,7 @@ template <class Format>
   if (!detail::is_y_type(problem.y_type)) {
     return {status_code::unsupported_format, 0, "gemm plan: y must be f16, bf16 or f32"};
   }
+  if (status const taken = detail::check_x_type(layout, problem); !taken.ok()) return taken;
   if (problem.max_m < 0 || problem.max_m > gemm_wide_max_m) {
     return {status_code::invalid_shape, 0, "gemm plan: max_m must be between 0 and 2^30"};
   }
@@ -509,8 +536,10 @@ template <class Format>
               : device.compute_capability >= 90 ? gemm_arch::sm90
                                                 : gemm_arch::sm80;
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
-  plan.fused_wide = !mma16 || layout.scale == scale_mode::block ||
-                    detail::sm90::has_wide(layout, device.compute_capability);
+  bool const has_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
+  // Neither fp32 scales along k nor, without panels, bf16 rows have another way.
+  plan.sliced = layout.scale == scale_mode::block || (!has_wide && problem.x_type == dtype::bf16);
+  plan.fused_wide = has_wide || plan.sliced;
   plan.sm_count = device.sm_count;
   detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;

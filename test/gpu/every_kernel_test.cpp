@@ -36,7 +36,7 @@ class gpu_gemm_every_kernel : public testing::TestWithParam<weight_kind> {
     std::string const route = route_name(gemm.route_of(m));
     EXPECT_NE(route.find(method), std::string::npos) << route;
     random_source random(static_cast<std::uint64_t>(m));
-    gemm_operands const operands = random_operands(gemm.weight(), m, random);
+    gemm_operands const operands = random_operands(gemm.weight(), m, random, gemm.problem().x_type);
     EXPECT_TRUE(keeps_bound(gemm, operands, run(gemm, operands)));
   }
 };
@@ -97,10 +97,15 @@ TEST_P(gpu_gemm_every_kernel, without_matrix_instructions) {
 TEST_P(gpu_gemm_every_kernel, of_the_gpus_own_layout) {
   random_source random(1);
   gpu_weight const weight = random_weight(GetParam(), 192, 24 * record_k(), random);
-  gpu_gemm const gemm(weight, f32_problem());
-  expect_bound(gemm, 8, "mt1");
-  expect_bound(gemm, 15, "mt2");
-  expect_bound(gemm, 70, "mt");
+  bool const is_f16 =
+      GetParam().format == format_id::dense16 && GetParam().dense_type == dtype::f16;
+  for (dtype const x_type : {dtype::f16, dtype::bf16}) {
+    if (x_type == dtype::bf16 && (is_f16 || tested_layout() != layout_id::sm80_mma16)) continue;
+    gpu_gemm const gemm(weight, f32_problem(x_type));
+    expect_bound(gemm, 8, "mt1");
+    expect_bound(gemm, 15, "mt2");
+    expect_bound(gemm, 70, "mt");
+  }
 }
 
 TEST(gpu_gemm_sliced, gives_each_of_many_rows_the_bits_that_it_has_alone) {

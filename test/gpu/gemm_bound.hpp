@@ -20,16 +20,18 @@ namespace qpn::test {
 
 /// The sums of a weight row with each row of x, scaled, plus bias.
 [[nodiscard]] inline std::vector<bounded> bounded_sums(gpu_weight const& weight,
-                                                       gemm_algorithm algorithm,
+                                                       gemm_problem const& problem,
                                                        gemm_operands const& operands,
                                                        std::int64_t row) {
   auto const k = static_cast<std::size_t>(weight.layout().k);
   std::vector<double> const w = weight.row(row);
+  // bf16 weights are converted for f16 rows alone.
+  dtype const held = problem.x_type == dtype::f16 ? weight.layout().code_type : dtype::f16;
   std::vector<bounded> sums;
   for (std::size_t i = 0; i < static_cast<std::size_t>(operands.m); ++i) {
     exact_sum exact;
     for (std::size_t j = 0; j < k; ++j) {
-      auto const x = static_cast<double>(decode_f16(operands.x[i * k + j]));
+      auto const x = static_cast<double>(detail::decode_16(operands.x[i * k + j], problem.x_type));
       exact.sum += x * w[j];
       exact.magnitude += std::abs(x * w[j]);
       exact.x_magnitude += std::abs(x);
@@ -37,9 +39,8 @@ namespace qpn::test {
     double const bias = operands.bias.empty()
                             ? 0.0
                             : static_cast<double>(operands.bias[static_cast<std::size_t>(row)]);
-    double const roundings = algorithm == gemm_algorithm::simt ? 1.0 : 2.0;
-    sums.push_back(
-        bounded_sum(exact, weight.layout().k, weight.layout().code_type, bias, roundings));
+    double const roundings = problem.algorithm == gemm_algorithm::simt ? 1.0 : 2.0;
+    sums.push_back(bounded_sum(exact, weight.layout().k, held, bias, roundings));
   }
   return sums;
 }
@@ -51,10 +52,9 @@ namespace qpn::test {
   gpu_weight const& weight = gemm.weight();
   bool const gated = gemm.problem().act == activation::silu_gate;
   std::int64_t const row = gated ? j / tile_n * 2 * tile_n + j % tile_n : j;
-  gemm_algorithm const algorithm = gemm.problem().algorithm;
-  std::vector<bounded> column = bounded_sums(weight, algorithm, operands, row);
+  std::vector<bounded> column = bounded_sums(weight, gemm.problem(), operands, row);
   std::vector<bounded> const up =
-      gated ? bounded_sums(weight, algorithm, operands, row + tile_n) : std::vector<bounded>();
+      gated ? bounded_sums(weight, gemm.problem(), operands, row + tile_n) : std::vector<bounded>();
   for (std::size_t i = 0; i < column.size(); ++i) {
     if (gated) column[i] = bounded_silu_gate(column[i], up[i]);
     if (!operands.residual.empty()) {

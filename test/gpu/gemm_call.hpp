@@ -129,6 +129,9 @@ class gpu_gemm {
   [[nodiscard]] status launch(gemm_args const& args, cudaStream_t stream) const {
     return std::visit(
         [&](auto const& plan) {
+          if (problem_.x_type == dtype::bf16) {
+            return launch_gemm_bf16(plan, args, workspace(), stream);
+          }
           return problem_.dense_bytes != 0 ? launch_gemm_dense(plan, args, workspace(), stream)
                                            : launch_gemm(plan, args, workspace(), stream);
         },
@@ -160,7 +163,7 @@ class gpu_gemm {
 /// What a call is given, on the host.
 struct gemm_operands {
   std::int64_t m = 0;
-  std::vector<std::uint16_t> x;  ///< f16 [m, k]
+  std::vector<std::uint16_t> x;  ///< f16 or bf16 [m, k]
   std::int64_t x_gap = 0;        ///< ldx - k
   std::int64_t x_shift = 0;      ///< elements from a multiple of 256 bytes
   std::vector<float> bias;       ///< [n], or empty
@@ -172,28 +175,32 @@ struct gemm_operands {
   std::int32_t id_limit = std::numeric_limits<std::int32_t>::max();
 };
 
-/// Random rows of k; some of their elements are multiplied by `outlier` and clamped to 6e4.
+/// Random rows of k; some of their elements are multiplied by `outlier` and clamped to 6e4, bf16 to
+/// 1e30.
 [[nodiscard]] inline std::vector<std::uint16_t> random_x(std::int64_t m, std::int64_t k,
                                                          random_source& random,
-                                                         float outlier = 1.0F) {
+                                                         float outlier = 1.0F,
+                                                         dtype type = dtype::f16) {
+  float const most = type == dtype::f16 ? 60000.0F : 1e30F;
   std::vector<std::uint16_t> x;
   for (std::int64_t i = 0; i < m * k; ++i) {
     float const value = random.normal() * (random.integer(0, 40) == 0 ? outlier : 1.0F);
-    x.push_back(encode_f16(std::clamp(value, -60000.0F, 60000.0F)));
+    x.push_back(detail::encode_16(std::clamp(value, -most, most), type, overflow_policy::infinite));
   }
   return x;
 }
 
 [[nodiscard]] inline gemm_operands random_operands(gpu_weight const& weight, std::int64_t m,
-                                                   random_source& random) {
+                                                   random_source& random, dtype type = dtype::f16) {
   gemm_operands operands;
   operands.m = m;
-  operands.x = random_x(m, weight.layout().k, random);
+  operands.x = random_x(m, weight.layout().k, random, 1.0F, type);
   return operands;
 }
 
-[[nodiscard]] inline gemm_problem f32_problem() {
+[[nodiscard]] inline gemm_problem f32_problem(dtype x_type = dtype::f16) {
   gemm_problem problem;
+  problem.x_type = x_type;
   problem.y_type = dtype::f32;
   return problem;
 }
@@ -282,8 +289,8 @@ class gpu_call {
   gpu_call(gpu_gemm const& gemm, gemm_operands const& operands)
       : gemm_(&gemm),
         m_(operands.m),
-        x_(m_, gemm.weight().layout().k, gemm.weight().layout().k + operands.x_gap, dtype::f16,
-           operands.x_shift),
+        x_(m_, gemm.weight().layout().k, gemm.weight().layout().k + operands.x_gap,
+           gemm.problem().x_type, operands.x_shift),
         y_(m_, gemm.columns(), gemm.columns() + 3, gemm.problem().y_type),
         bias_(operands.bias.size() * sizeof(float)),
         entries_(static_cast<std::size_t>(m_ * gemm.problem().candidates)),

@@ -28,6 +28,12 @@ template <class Format>
 [[nodiscard]] status launch_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                                  workspace_view workspace, cudaStream_t stream) noexcept;
 
+/// qpn::gemm<dtype::bf16>, in a unit of its own: nvcc takes as long for its kernels as for the
+/// others.
+template <class Format>
+[[nodiscard]] status launch_gemm_bf16(gemm_plan<Format> const& plan, gemm_args const& args,
+                                      workspace_view workspace, cudaStream_t stream) noexcept;
+
 /// qpn::merge_candidates on the GPU.
 [[nodiscard]] status launch_merge_candidates(merge_candidates_args const& args,
                                              cudaStream_t stream) noexcept;

@@ -20,11 +20,22 @@ namespace {
 constexpr weight_kind nvfp4_tensor{format_id::nvfp4, scale_mode::tensor, dtype::f16};
 constexpr weight_kind f16_dense{format_id::dense16, scale_mode::none, dtype::f16};
 
-class gpu_gemm_kind : public testing::TestWithParam<weight_kind> {
+class gpu_gemm_kind : public testing::TestWithParam<operand_kinds> {
  protected:
-  [[nodiscard]] static bool grouped() { return GetParam().format == format_id::nvfp4; }
+  void SetUp() override {
+    if (x_type() == dtype::bf16 && tested_layout() != layout_id::sm80_mma16) {
+      GTEST_SKIP() << "x in bf16 needs layout sm80_mma16";
+    }
+  }
+  [[nodiscard]] static weight_kind kind() { return GetParam().weight; }
+  [[nodiscard]] static dtype x_type() { return GetParam().x_type; }
+  [[nodiscard]] static bool grouped() { return kind().format == format_id::nvfp4; }
+  [[nodiscard]] static gemm_operands operands_of(gpu_weight const& weight, std::int64_t m,
+                                                 random_source& random) {
+    return random_operands(weight, m, random, x_type());
+  }
 };
-INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemm_kind, testing::ValuesIn(all_weight_kinds),
+INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemm_kind, testing::ValuesIn(all_operand_kinds()),
                          [](auto const& tested) { return to_string(tested.param); });
 
 TEST_P(gpu_gemm_kind, keeps_the_bound_on_ragged_shapes) {
@@ -36,12 +47,13 @@ TEST_P(gpu_gemm_kind, keeps_the_bound_on_ragged_shapes) {
   for (std::int64_t n : {1, 7, 31, 32, 33, 63, 64, 65, 96, 130, 200, 257, 300}) {
     for (std::int64_t k : ks) {
       random_source random(seed);
-      gpu_weight const weight = random_weight(GetParam(), n, k, random);
+      gpu_weight const weight = random_weight(kind(), n, k, random);
       gemm_problem problem;
+      problem.x_type = x_type();
       problem.y_type = seed % 3 == 0 ? dtype::f32 : seed % 3 == 1 ? dtype::f16 : dtype::bf16;
       gpu_gemm const gemm(weight, problem);
       for (std::int64_t m : {1, 2, 7, 8, 9, 15, 16, static_cast<int>(random.integer(17, 96))}) {
-        gemm_operands operands = random_operands(weight, m, random);
+        gemm_operands operands = operands_of(weight, m, random);
         operands.x_gap = static_cast<std::int64_t>(seed % 4);
         operands.x_shift = m % 3;
         ASSERT_TRUE(keeps_bound(gemm, operands, run(gemm, operands)))
@@ -56,18 +68,19 @@ TEST_P(gpu_gemm_kind, keeps_the_bound_on_ragged_shapes) {
 TEST_P(gpu_gemm_kind, keeps_the_bits_of_a_row_for_every_m_place_and_company) {
   // Rows of one k group are shared by several CTAs, and one CTA has parts of two tile groups.
   random_source random(2);
-  gpu_weight const weight = random_weight(GetParam(), 330, 1616, random);
-  gpu_gemm const gemm(weight, f32_problem());
-  gemm_operands const alone = random_operands(weight, 1, random);
+  gpu_weight const weight = random_weight(kind(), 330, 1616, random);
+  gpu_gemm const gemm(weight, f32_problem(x_type()));
+  gemm_operands const alone = operands_of(weight, 1, random);
   gemm_result const expected = run(gemm, alone);
   ASSERT_TRUE(keeps_bound(gemm, alone, expected));
+  std::uint16_t const largest = x_type() == dtype::f16 ? 0x7bff : 0x7f7f;
   for (std::int64_t m = 1; m <= gemm_max_m; ++m) {
     // Beyond 16 rows one place for each m.
     for (std::int64_t place = m <= 16 ? 0 : m * 29 % (m - 1); place < m; place += m <= 16 ? 1 : m) {
-      gemm_operands among = random_operands(weight, m, random);
+      gemm_operands among = operands_of(weight, m, random);
       // Rows beside it are ordinary, large, or NaN.
       for (std::uint16_t& x : among.x) {
-        if (random.integer(0, 500) == 0) x = place % 2 == 0 ? 0x7bff : 0x7e00;
+        if (random.integer(0, 500) == 0) x = place % 2 == 0 ? largest : 0x7fff;
       }
       std::copy(alone.x.begin(), alone.x.end(), among.x.begin() + place * weight.layout().k);
       gemm_result const result = run(gemm, among);
@@ -79,24 +92,25 @@ TEST_P(gpu_gemm_kind, keeps_the_bits_of_a_row_for_every_m_place_and_company) {
   }
 }
 
-TEST_P(gpu_gemm_kind, takes_outliers_up_to_6e4) {
+TEST_P(gpu_gemm_kind, takes_outliers_as_large_as_x_may_be) {
   random_source random(3);
-  gpu_weight const weight = random_weight(GetParam(), 96, 1040, random);
-  gpu_gemm const gemm(weight, f32_problem());
+  gpu_weight const weight = random_weight(kind(), 96, 1040, random);
+  gpu_gemm const gemm(weight, f32_problem(x_type()));
+  float const outlier = x_type() == dtype::f16 ? 5e4F : 1e29F;
   for (std::int64_t m : {1, 3, 8, 12, 16, 40, 96}) {
     gemm_operands operands;
     operands.m = m;
-    operands.x = random_x(m, weight.layout().k, random, 5e4F);
+    operands.x = random_x(m, weight.layout().k, random, outlier, x_type());
     EXPECT_TRUE(keeps_bound(gemm, operands, run(gemm, operands))) << GetParam();
   }
 }
 
 TEST_P(gpu_gemm_kind, gives_the_same_bits_for_any_alignment_and_stride_of_x) {
   random_source random(4);
-  gpu_weight const weight = random_weight(GetParam(), 130, grouped() ? 1040 : 1043, random);
-  gpu_gemm const gemm(weight, f32_problem());
+  gpu_weight const weight = random_weight(kind(), 130, grouped() ? 1040 : 1043, random);
+  gpu_gemm const gemm(weight, f32_problem(x_type()));
   for (std::int64_t m : {1, 8, 13, 50}) {
-    gemm_operands operands = random_operands(weight, m, random);
+    gemm_operands operands = operands_of(weight, m, random);
     gemm_result const expected = run(gemm, operands);
     for (std::int64_t gap : {0, 1, 5, 8, 1000}) {
       for (std::int64_t shift : {0, 1, 4, 7, 8}) {
@@ -111,13 +125,13 @@ TEST_P(gpu_gemm_kind, gives_the_same_bits_for_any_alignment_and_stride_of_x) {
 
 TEST_P(gpu_gemm_kind, gives_the_same_bits_for_every_max_m_of_the_plan) {
   random_source random(5);
-  gpu_weight const weight = random_weight(GetParam(), 200, 2048, random);
-  gpu_gemm const all(weight, f32_problem());
+  gpu_weight const weight = random_weight(kind(), 200, 2048, random);
+  gpu_gemm const all(weight, f32_problem(x_type()));
   for (std::int64_t max_m : {1, 5, 8, 9, 12, 17, 33, 65}) {
-    gemm_problem problem = f32_problem();
+    gemm_problem problem = f32_problem(x_type());
     problem.max_m = max_m;
     gpu_gemm const some(weight, problem);
-    gemm_operands const operands = random_operands(weight, max_m, random);
+    gemm_operands const operands = operands_of(weight, max_m, random);
     EXPECT_EQ(run(some, operands).y, run(all, operands).y) << GetParam() << " max_m " << max_m;
   }
 }
@@ -127,9 +141,9 @@ TEST_P(gpu_gemm_kind, agrees_with_the_emulator) {
   for (std::int64_t n : {40, 130}) {
     for (std::int64_t m : {1, 8, 11, 37}) {
       random_source random(seed++);
-      gpu_weight const weight = random_weight(GetParam(), n, 592, random, 2);
-      gpu_gemm const gemm(weight, f32_problem());
-      gemm_operands operands = random_operands(weight, m, random);
+      gpu_weight const weight = random_weight(kind(), n, 592, random, 2);
+      gpu_gemm const gemm(weight, f32_problem(x_type()));
+      gemm_operands operands = operands_of(weight, m, random);
       gemm_result const on_gpu = run(gemm, operands);
 
       std::vector<float> const emulated = emulated_y(gemm, operands);

@@ -15,6 +15,7 @@
 
 #include "support/emulated_gemm.hpp"
 #include "support/expected_candidates.hpp"
+#include "support/pattern_weights.hpp"
 
 // GEMM calls on the emulator with everything that a call may want, held to fp64 sums, and lanes
 // that change one thing that the programs rely on.
@@ -44,8 +45,9 @@ struct gemm_case {
   std::uint64_t seed = 1;
 
   [[nodiscard]] std::string text() const {
-    return to_string(kind) + " m " + std::to_string(m) + " n " + std::to_string(n) + " k " +
-           std::to_string(k) + " sms " + std::to_string(sm_count) + " seed " + std::to_string(seed);
+    return to_string(kind) + " x " + to_string(problem.x_type) + " m " + std::to_string(m) + " n " +
+           std::to_string(n) + " k " + std::to_string(k) + " sms " + std::to_string(sm_count) +
+           " seed " + std::to_string(seed);
   }
 };
 
@@ -77,9 +79,10 @@ template <class Format>
     for (std::int64_t j = 0; j < ldx; ++j) {
       float value = random.normal();
       if (c.outlier != 0.0F && random.integer(0, 40) == 0) value *= c.outlier;
-      value = std::clamp(value, -60000.0F, 60000.0F);
-      // Behind k the rows hold NaN: reading it would show.
-      x[i * ldx + j] = j >= c.k ? std::uint16_t{0x7e00} : encode_f16(value);
+      float const most = c.problem.x_type == dtype::f16 ? 60000.0F : 1e30F;
+      value = std::clamp(value, -most, most);
+      // Behind k the rows hold NaN, of both types: reading it would show.
+      x[i * ldx + j] = j >= c.k ? std::uint16_t{0x7fff} : x_code(value, c.problem.x_type);
       if (given_x != nullptr && j < c.k)
         x[i * ldx + j] = (*given_x)[static_cast<std::size_t>(i * c.k + j)];
     }
@@ -149,7 +152,7 @@ template <class Format>
       double magnitude = 0.0;
       double sum = 0.0;
       for (std::int64_t k = 0; k < c.k; ++k) {
-        double const product = static_cast<double>(decode_f16(x[i * ldx + k])) *
+        double const product = x_value(x[i * ldx + k], c.problem.x_type) *
                                weight.values[static_cast<std::size_t>(j * c.k + k)];
         sum += product;
         magnitude += std::abs(product);
@@ -250,12 +253,6 @@ template <class Format>
   return y;
 }
 
-[[nodiscard]] inline std::vector<std::uint16_t> identity(std::int64_t rows) {
-  std::vector<std::uint16_t> x(static_cast<std::size_t>(rows * rows), 0);
-  for (std::int64_t i = 0; i < rows; ++i) x[static_cast<std::size_t>(i * (rows + 1))] = 0x3c00;
-  return x;
-}
-
 /// Sixteen rows of x that pick one k each, in calls of max_m rows, give the columns of the weight,
 /// bit for bit.
 template <class Format>
@@ -263,7 +260,7 @@ void expect_exact_weights(published_weight published, gemm_problem const& proble
                           device_info const& device = volta_v100()) {
   std::int64_t const n = published.layout().n;
   packed_gpu_weight weight(std::move(published), with_sms(device, 2));
-  std::vector<std::uint16_t> const x = identity(16);
+  std::vector<std::uint16_t> const x = identity(16, problem.x_type);
   for (std::int64_t first = 0; first < 16; first += problem.max_m) {
     std::int64_t const m = std::min(problem.max_m, 16 - first);
     std::vector<float> const y =
@@ -278,66 +275,6 @@ void expect_exact_weights(published_weight published, gemm_problem const& proble
   }
 }
 
-/// [254, 16]: each row has all e2m1 codes, and one of the finite block scales, negative ones too.
-[[nodiscard]] inline published_weight every_block_scale() {
-  random_source random(1);
-  published_weight published({format_id::nvfp4, scale_mode::tensor, dtype::f16}, {254}, 16, random);
-  published_part& part = published.parts()[0];
-  part.global_scale = 1.0F;
-  for (std::size_t row = 0; row < 254; ++row) {
-    // 0x00..0x7e and 0x80..0xfe.
-    part.block_scales[row] = static_cast<std::uint8_t>(row < 127 ? row : row + 1);
-    for (std::size_t i = 0; i < 8; ++i) {
-      part.codes[row * 8 + i] = static_cast<std::uint8_t>(2 * i | (2 * i + 1) << 4);
-    }
-  }
-  return published;
-}
-
-/// [16, 16]: every finite e4m3 code.
-[[nodiscard]] inline published_weight every_e4m3_code() {
-  random_source random(1);
-  published_weight published({format_id::fp8, scale_mode::tensor, dtype::f16}, {16}, 16, random);
-  published_part& part = published.parts()[0];
-  part.global_scale = 1.0F;
-  for (std::size_t code = 0; code < 256; ++code) {
-    bool const nan = is_nan_e4m3(static_cast<std::uint8_t>(code));
-    part.codes[code] = static_cast<std::uint8_t>(nan ? 0 : code);
-  }
-  return published;
-}
-
-/// [4096, 16]: every f16 or bf16 that kernels hold exactly, 0 for the others.
-[[nodiscard]] inline published_weight every_16_bit_weight(dtype type) {
-  random_source random(1);
-  published_weight published({format_id::dense16, scale_mode::none, type}, {4096}, 16, random);
-  published_part& part = published.parts()[0];
-  for (std::uint32_t code = 0; code < 65536; ++code) {
-    float const value =
-        std::abs(type == dtype::f16 ? decode_f16(static_cast<std::uint16_t>(code))
-                                    : decode_bf16(static_cast<std::uint16_t>(code)));
-    bool const held = type == dtype::f16 ? value <= 65504.0F
-                                         : value < 255.875F && (value == 0.0F || value >= 0x1p-25F);
-    std::uint16_t const kept = held ? static_cast<std::uint16_t>(code) : std::uint16_t{0};
-    std::memcpy(part.codes.data() + 2 * code, &kept, 2);
-  }
-  return published;
-}
-
-/// [size, size] in fp8, 1 on the diagonal.
-[[nodiscard]] inline published_weight identity_weight(std::int64_t size) {
-  random_source random(1);
-  published_weight published({format_id::fp8, scale_mode::tensor, dtype::f16}, {size}, size,
-                             random);
-  published_part& part = published.parts()[0];
-  part.global_scale = 1.0F;
-  std::fill(part.codes.begin(), part.codes.end(), std::uint8_t{0});
-  for (std::size_t i = 0; i < part.codes.size(); i += static_cast<std::size_t>(size) + 1) {
-    part.codes[i] = encode_e4m3(1.0F);
-  }
-  return published;
-}
-
 // Mutants: each changes one thing that a program relies on.
 
 struct mutation {
@@ -349,6 +286,7 @@ struct mutation {
   bool lose_ticket = false;
   bool swap_lanes = false;    ///< of the operand that holds x
   bool swap_rows = false;     ///< weight rows g and g + 8 of m16n8k16
+  bool as_f16 = false;        ///< bf16 pairs are multiplied as f16 ones
   bool swap_widened = false;  ///< the halves of a half2
   bool vote_alone = false;    ///< any() is the lane's own condition
   int shuffle_change = 0;     ///< of a mask
@@ -401,6 +339,20 @@ class mutant_lane : public program_lane {
       program_lane::mma_m16n8k16(d, other, b);
     } else {
       program_lane::mma_m16n8k16(d, a, b);
+    }
+  }
+  void mma_m16n8k16_bf16(float (&d)[4], std::uint32_t const (&a)[4],
+                         std::uint32_t const (&b)[2]) override {
+    if (how_.swap_lanes) {
+      std::uint32_t const other[2] = {lane().shuffle_xor(b[0], 4), lane().shuffle_xor(b[1], 4)};
+      program_lane::mma_m16n8k16_bf16(d, a, other);
+    } else if (how_.swap_rows) {
+      std::uint32_t const other[4] = {a[1], a[0], a[3], a[2]};
+      program_lane::mma_m16n8k16_bf16(d, other, b);
+    } else if (how_.as_f16) {
+      program_lane::mma_m16n8k16(d, a, b);
+    } else {
+      program_lane::mma_m16n8k16_bf16(d, a, b);
     }
   }
   [[nodiscard]] bool any(bool condition) override {

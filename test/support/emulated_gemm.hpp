@@ -9,6 +9,7 @@
 #include <qpn/arch/sm70/gemm_params.hpp>
 #include <qpn/arch/sm70/gemm_wide_params.hpp>
 #include <qpn/arch/sm70/gemv_program.hpp>
+#include <qpn/arch/sm80/bf16_operand.hpp>
 #include <qpn/arch/sm80/gemm_params.hpp>
 #include <qpn/prepack.hpp>
 #include <qpn/reference/dequant.hpp>
@@ -91,10 +92,17 @@ class program_lane {
                             std::uint32_t const (&b)[2]) {
     lane_->mma_m16n8k16(d, a, b);
   }
+  virtual void mma_m16n8k16_bf16(float (&d)[4], std::uint32_t const (&a)[4],
+                                 std::uint32_t const (&b)[2]) {
+    lane_->mma_m16n8k16_bf16(d, a, b);
+  }
   virtual void allow_next() {}
   virtual void wait_previous() {}
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
     return lane_->multiply_half2(a, b);
+  }
+  [[nodiscard]] std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+    return lane_->multiply_bf16x2(a, b);
   }
   [[nodiscard]] virtual std::uint32_t broadcast_low(std::uint32_t a) {
     return (a & 0xffffu) * 0x10001u;
@@ -270,10 +278,17 @@ template <class Format>
 emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
                             workspace_view workspace, emulator_memory& memory,
                             emulated_call_options const& options) {
+  using detail::sm80::bf16_operand;
   using detail::sm80::weight_operand;
   auto const run = [&](auto operand) {
     return emulate_mma16<decltype(operand)>(plan, args, workspace, memory, options);
   };
+  if (plan.problem.x_type == dtype::bf16) {
+    if constexpr (Format::id == format_id::fp8) {
+      if (plan.layout.scale == scale_mode::block) return run(bf16_operand<fp8, true>{});
+    }
+    return run(bf16_operand<Format>{});
+  }
   if constexpr (Format::id == format_id::nvfp4) {
     return run(weight_operand<nvfp4, dtype::e2m1>{});
   } else if constexpr (Format::id == format_id::fp8) {
@@ -296,7 +311,7 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   EXPECT_TRUE(checked.ok()) << checked.what;
   if (!checked.ok() || args.m == 0) return call;
   packed_layout const& layout = plan.layout;
-  EXPECT_FALSE(detail::is_sliced(layout, args.m)) << "several launches";
+  EXPECT_FALSE(detail::is_sliced(plan, args.m)) << "several launches";
   emulator_memory memory;
   std::byte const* const weight = args.weight.data;
   auto const records = static_cast<std::size_t>(layout.scales_offset - layout.codes_offset);
@@ -310,7 +325,8 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
     return static_cast<std::size_t>(((args.m - 1) * ld + columns) * bits(type) / 8);
   };
   std::int64_t const columns = columns_of_y(plan);
-  memory.add_region("x", args.x, row_bytes(args.ldx, layout.k, dtype::f16), region_use::data);
+  memory.add_region("x", args.x, row_bytes(args.ldx, layout.k, plan.problem.x_type),
+                    region_use::data);
   bool const in_place = args.residual != nullptr && args.residual == args.y;
   if (args.y != nullptr) {
     memory.add_region("y", args.y, row_bytes(args.ldy, columns, plan.problem.y_type),

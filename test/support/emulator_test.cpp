@@ -79,6 +79,21 @@ TEST(emulator_registers, multiply_half2_rounds_once_and_keeps_subnormals) {
   EXPECT_EQ(multiply_half2(0x4000c000u, 0x42004200u), 0x4600c600u);  // the halves keep apart
 }
 
+TEST(emulator_registers, multiply_bf16x2_rounds_once_and_keeps_subnormals) {
+  auto const product = [](std::uint32_t a, std::uint32_t b) {
+    return multiply_bf16x2(a << 16 | b, b << 16 | a);
+  };
+  EXPECT_EQ(product(0x3f80u, 0x40a0u), 0x40a040a0u);                  // 1 x 5
+  EXPECT_EQ(product(0x0040u, 0x7f00u), 0x3f803f80u);                  // 2^-127 x 2^127
+  EXPECT_EQ(product(0x0003u, 0x3f00u), 0x00020002u);                  // 1.5 x 2^-133: tie to even
+  EXPECT_EQ(product(0x3f81u, 0x3f81u), 0x3f823f82u);                  // 1 + 2^-6 + 2^-14
+  EXPECT_EQ(product(0x1e11u, 0x1de2u), 0x00010001u);                  // 2^-134 (1 + 2^-14): up
+  EXPECT_EQ(product(0x1e00u, 0x1e00u), 0x00000000u);                  // 2^-134: tie to even
+  EXPECT_EQ(product(0xff7fu, 0x4000u), 0xff80ff80u);                  // overflow
+  EXPECT_EQ(product(0x8000u, 0x3f80u), 0x80008000u);                  // -0
+  EXPECT_EQ(multiply_bf16x2(0x4000c000u, 0x40404040u), 0x40c0c0c0u);  // the halves keep apart
+}
+
 /// Rows and columns that a lane holds, as the PTX ISA lists them.
 struct mma_place {
   int quad_pair;

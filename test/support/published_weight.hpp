@@ -51,6 +51,32 @@ inline constexpr weight_kind all_weight_kinds[] = {
 /// Those without fp32 scales along k, which some methods do not take.
 inline constexpr std::span<weight_kind const> kinds_without_scale_blocks{all_weight_kinds, 6};
 
+/// A weight, and the type of the rows of x that it is multiplied by.
+struct operand_kinds {
+  weight_kind weight;
+  dtype x_type;
+};
+
+inline std::string to_string(operand_kinds kinds) {
+  return to_string(kinds.weight) + (kinds.x_type == dtype::bf16 ? "_by_bf16" : "");
+}
+
+inline std::ostream& operator<<(std::ostream& out, operand_kinds kinds) {
+  return out << to_string(kinds);
+}
+
+/// All that the kernels of layout sm80_mma16 multiply: every weight with x in f16, every one but
+/// that in f16 with x in bf16.
+[[nodiscard]] inline std::vector<operand_kinds> all_operand_kinds() {
+  std::vector<operand_kinds> all;
+  for (weight_kind const weight : all_weight_kinds) all.push_back({weight, dtype::f16});
+  for (weight_kind const weight : all_weight_kinds) {
+    bool const is_f16 = weight.format == format_id::dense16 && weight.dense_type == dtype::f16;
+    if (!is_f16) all.push_back({weight, dtype::bf16});
+  }
+  return all;
+}
+
 /// Whether every part but the last needs whole tiles of 32 rows.
 [[nodiscard]] inline bool is_kept_by_tile(scale_mode scale) {
   return scale == scale_mode::tensor || scale == scale_mode::block;

@@ -141,10 +141,10 @@ class wide_test_lane {
     while (groups_.size() > static_cast<std::size_t>(pending)) run_group();
   }
   [[nodiscard]] int rows_at(int offset) const { return offset; }
-  template <int Registers>
+  template <dtype XType, int Registers>
   void multiply_rows(float (&d)[Registers], std::uint32_t const (&a)[4], int rows, int slice,
                      bool accumulate) {
-    group_.push_back({d, Registers, a, rows, slice, accumulate});
+    group_.push_back({d, Registers, a, rows, slice, accumulate, XType});
   }
 
   void shared_store_transposed(int offset, int row_bytes, std::uint32_t const (&pairs)[4]) {
@@ -158,6 +158,9 @@ class wide_test_lane {
   }
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
     return test::multiply_half2(a, b);
+  }
+  [[nodiscard]] std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+    return test::multiply_bf16x2(a, b);
   }
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t s) {
     return test::byte_permute(a, b, s);
@@ -182,6 +185,7 @@ class wide_test_lane {
     int rows;
     int slice;
     bool accumulate;
+    dtype type;  ///< of a and of the rows
   };
 
   [[nodiscard]] unsigned char* shared(int rank, int offset, std::size_t bytes);
@@ -430,8 +434,8 @@ inline void wide_test_lane::run_group() {
         auto const from = first + static_cast<std::size_t>(id / 4 * 4 + slot % 8 / 2);
         product const& its = cluster_->lanes_[from].groups_.front()[p];
         std::uint32_t const pair = its.a[slot / 8 * 2 + half];
-        a[slot] = static_cast<double>(
-            decode_f16(static_cast<std::uint16_t>(slot % 2 == 0 ? pair : pair >> 16)));
+        a[slot] = static_cast<double>(detail::decode_16(
+            static_cast<std::uint16_t>(slot % 2 == 0 ? pair : pair >> 16), mine.type));
       }
       for (int j = 0; j < mine.registers / 4; ++j) {
         for (int b = 0; b < 2; ++b) {
@@ -442,7 +446,7 @@ inline void wide_test_lane::run_group() {
             int const chunk = 2 * mine.slice + slot / 8;
             auto const x = shared_load<std::uint16_t>(mine.rows + row * 128 +
                                                       16 * (chunk ^ row % 8) + 2 * (slot % 8));
-            sum += a[slot] * static_cast<double>(decode_f16(x));
+            sum += a[slot] * static_cast<double>(detail::decode_16(x, mine.type));
           }
           d = static_cast<float>(sum + (mine.accumulate ? static_cast<double>(d) : 0.0));
         }

@@ -23,7 +23,9 @@
 //   any(condition)          whether it holds in some lane of the warp
 //   mma_m8n8k4(d, a, b)     d += a b in the fragments of detail/quadpair_map.hpp
 //   mma_m16n8k16(d, a, b)   d += a b in the fragments of detail/mma16_map.hpp; sm_80 and newer
+//   mma_m16n8k16_bf16(d, a, b)                            the same for bf16 pairs
 //   multiply_half2(a, b), broadcast_low(a), broadcast_high(a), convert_half2(low, high)
+//   multiply_bf16x2(a, b)                                 a pair of bf16; sm_80 and newer
 //   widen_low(pair), widen_high(pair)                     a half of a half2 in fp32
 //   fma(a, b, c)                                          a b + c, rounded once
 //   byte_permute(a, b, selector), exp(x), keep(value): the value, in a register

@@ -27,18 +27,25 @@ gemm_case mma16_case() {
   return c;
 }
 
-class mma16_weight_kind : public testing::TestWithParam<weight_kind> {};
-INSTANTIATE_TEST_SUITE_P(mma16_program, mma16_weight_kind, testing::ValuesIn(all_weight_kinds),
+class mma16_operand_kinds : public testing::TestWithParam<operand_kinds> {
+ protected:
+  [[nodiscard]] static gemm_case tested_case() {
+    gemm_case c = mma16_case();
+    c.kind = GetParam().weight;
+    c.problem.x_type = GetParam().x_type;
+    return c;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(mma16_program, mma16_operand_kinds, testing::ValuesIn(all_operand_kinds()),
                          [](auto const& tested) { return to_string(tested.param); });
 
-TEST_P(mma16_weight_kind, matches_fp64_on_ragged_shapes) {
+TEST_P(mma16_operand_kinds, matches_fp64_on_ragged_shapes) {
   std::uint64_t seed = 100;
   for (std::int64_t n : {1, 24, 64, 130}) {
     for (std::int64_t k : {16, 80, 256, 272, 1040}) {
       for (std::int64_t m : {1, 7, 9, 16, 24, 33}) {
         if (m > 9 && n != 130 && k != 272) continue;
-        gemm_case c = mma16_case();
-        c.kind = GetParam();
+        gemm_case c = tested_case();
         c.m = m;
         c.n = n;
         c.k = k;
@@ -52,28 +59,29 @@ TEST_P(mma16_weight_kind, matches_fp64_on_ragged_shapes) {
   }
 }
 
-TEST_P(mma16_weight_kind, keeps_the_bits_of_a_row_for_every_m_and_place) {
-  gemm_case c = mma16_case();
-  c.kind = GetParam();
+TEST_P(mma16_operand_kinds, keeps_the_bits_of_a_row_for_every_m_and_place) {
+  gemm_case c = tested_case();
+  dtype const x_type = c.problem.x_type;
   c.n = 66;
   c.k = 592;
   c.problem.y_type = dtype::f32;
   c.seed = 7;
   random_source random(8);
   std::vector<std::uint16_t> row;
-  for (std::int64_t k = 0; k < c.k; ++k) row.push_back(encode_f16(random.normal()));
+  for (std::int64_t k = 0; k < c.k; ++k) row.push_back(x_code(random.normal(), x_type));
   c.m = 1;
   gemm_result const alone = run_any(c, &row);
   ASSERT_TRUE(alone.problems.empty()) << joined(alone.problems);
   // Every m for one kind of each operand.
-  bool const every = c.kind.scale != scale_mode::channel && c.kind.dense_type == dtype::f16;
+  bool const every = c.kind.scale != scale_mode::channel &&
+                     (c.kind.dense_type == dtype::f16 || x_type == dtype::bf16);
   for (std::int64_t m = 1; m <= 96; m += m < 18 && every ? 1 : 13) {
     std::int64_t const place = m * 5 % m == 0 ? m - 1 : m * 5 % m;
     std::vector<std::uint16_t> x;
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t k = 0; k < c.k; ++k) {
         x.push_back(i == place ? row[static_cast<std::size_t>(k)]
-                               : encode_f16(1000.0F * random.normal()));
+                               : x_code(1000.0F * random.normal(), x_type));
       }
     }
     c.m = m;
@@ -88,9 +96,8 @@ TEST_P(mma16_weight_kind, keeps_the_bits_of_a_row_for_every_m_and_place) {
   }
 }
 
-TEST_P(mma16_weight_kind, x_read_by_words_and_by_elements_gives_the_same_bits) {
-  gemm_case c = mma16_case();
-  c.kind = GetParam();
+TEST_P(mma16_operand_kinds, x_read_by_words_and_by_elements_gives_the_same_bits) {
+  gemm_case c = tested_case();
   c.m = 5;
   c.n = 64;
   c.k = 768;
@@ -104,14 +111,13 @@ TEST_P(mma16_weight_kind, x_read_by_words_and_by_elements_gives_the_same_bits) {
   EXPECT_EQ(by_words.y, by_elements.y);
 }
 
-TEST_P(mma16_weight_kind, takes_outliers_up_to_6e4) {
+TEST_P(mma16_operand_kinds, takes_outliers_as_large_as_x_may_be) {
   for (std::int64_t m : {3, 40}) {
-    gemm_case c = mma16_case();
-    c.kind = GetParam();
+    gemm_case c = tested_case();
     c.m = m;
     c.n = 96;
     c.k = 400;
-    c.outlier = 5e4F;
+    c.outlier = c.problem.x_type == dtype::f16 ? 5e4F : 1e29F;
     c.problem.y_type = dtype::f32;
     c.seed = 31 + static_cast<std::uint64_t>(m);
     gemm_result const result = run_any(c);
@@ -119,13 +125,41 @@ TEST_P(mma16_weight_kind, takes_outliers_up_to_6e4) {
   }
 }
 
+TEST(mma16_program, bf16_rows_of_any_size_give_sums_of_their_size) {
+  for (operand_kinds const kinds : all_operand_kinds()) {
+    if (kinds.x_type != dtype::bf16) continue;
+    gemm_case c = mma16_case();
+    c.kind = kinds.weight;
+    c.problem.x_type = dtype::bf16;
+    c.problem.y_type = dtype::f32;
+    c.m = 3;
+    c.k = 208;
+    c.seed = 17;
+    random_source random(18);
+    std::vector<float> const values = random.normals(c.m * c.k);
+    auto const y_of = [&](int exponent) {
+      std::vector<std::uint16_t> x;
+      for (float const value : values) x.push_back(encode_bf16(std::ldexp(value, exponent)));
+      return run_any(c, &x).y;
+    };
+    std::vector<float> const expected = y_of(0);
+    for (int const exponent : {-80, 80}) {
+      std::vector<float> y = y_of(exponent);
+      for (float& value : y) value = std::ldexp(value, -exponent);
+      EXPECT_EQ(y, expected) << kinds << " times 2^" << exponent;
+    }
+  }
+}
+
 TEST(mma16_program, reads_x_of_any_alignment_and_stride) {
   std::uint64_t seed = 500;
-  for (weight_kind kind : all_weight_kinds) {
+  for (operand_kinds const kinds : all_operand_kinds()) {
+    weight_kind const kind = kinds.weight;
     for (std::int64_t gap : {0, 1, 8, 1000}) {
       for (bool misaligned : {false, true}) {
         gemm_case c = mma16_case();
         c.kind = kind;
+        c.problem.x_type = kinds.x_type;
         c.m = 1 + static_cast<std::int64_t>(seed % 5) * 9;
         c.n = 70;
         // nvfp4 has k in groups of 16; the others end anywhere.
@@ -164,10 +198,11 @@ TEST(mma16_program, every_interleaving_of_warps_and_ctas_gives_the_same_bits) {
 
 TEST(mma16_program, adds_bias_and_residual_and_multiplies_gate_by_up) {
   std::uint64_t seed = 60;
-  for (weight_kind kind : all_weight_kinds) {
+  for (operand_kinds const kinds : all_operand_kinds()) {
     for (bool gate : {false, true}) {
       gemm_case c = mma16_case();
-      c.kind = kind;
+      c.kind = kinds.weight;
+      c.problem.x_type = kinds.x_type;
       c.m = 5 + static_cast<std::int64_t>(seed % 9) * 3;
       c.n = 128;
       c.k = 96;
@@ -190,6 +225,11 @@ TEST(mma16_program, candidates_are_those_of_the_stored_row) {
       if (candidates > 1 && m > gemm_candidates_max_m) continue;
       gemm_case c = mma16_case();
       c.kind = all_weight_kinds[seed % std::size(all_weight_kinds)];
+      if (c.kind.dense_type == dtype::bf16 || seed % 2 == 1) {
+        c.problem.x_type = c.kind.format == format_id::dense16 && c.kind.dense_type == dtype::f16
+                               ? dtype::f16
+                               : dtype::bf16;
+      }
       c.m = m;
       c.n = 500;  // 16 strips for 8 CTAs
       c.k = 320;
@@ -229,6 +269,11 @@ TEST(mma16_program_patterns, every_code_with_every_scale_is_exact) {
   expect_exact_weights<fp8>(every_e4m3_code(), {}, device);
   expect_exact_weights<dense16>(every_16_bit_weight(dtype::f16), {}, device);
   expect_exact_weights<dense16>(every_16_bit_weight(dtype::bf16), {}, device);
+  gemm_problem bf16;
+  bf16.x_type = dtype::bf16;
+  expect_exact_weights<nvfp4>(every_block_scale(), bf16, device);
+  expect_exact_weights<fp8>(every_e4m3_code(), bf16, device);
+  expect_exact_weights<dense16>(every_16_bit_weight(dtype::bf16), bf16, device);
 }
 
 /// Counts the loads before wait_previous, and how often that is called.
@@ -332,6 +377,14 @@ TEST(mma16_program_mutants, each_other_mutant_is_found) {
   for (mutation const& how :
        {fence, ticket, lanes, rows, halves, scales, shuffle, longer, shorter}) {
     EXPECT_FALSE(problems_of_mutant(mutant_case(), how).empty()) << how.name << " goes unnoticed";
+  }
+  mutation other_type{"bf16 pairs as f16"};
+  other_type.as_f16 = true;
+  gemm_case bf16 = mutant_case();
+  bf16.problem.x_type = dtype::bf16;
+  EXPECT_EQ(joined(problems_of_mutant(bf16, {"none"})), "");
+  for (mutation const& how : {lanes, rows, halves, scales, longer, shorter, other_type}) {
+    EXPECT_FALSE(problems_of_mutant(bf16, how).empty()) << how.name << " goes unnoticed in bf16";
   }
 }
 

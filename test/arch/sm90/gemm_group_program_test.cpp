@@ -28,6 +28,7 @@ struct order_lane : serial_lane {
 
 struct group_case {
   weight_kind kind{format_id::nvfp4, scale_mode::tensor, dtype::f16};
+  dtype x_type = dtype::f16;
   std::int64_t m = 32;
   std::int64_t n = 320;
   std::int64_t k = 1040;
@@ -44,9 +45,9 @@ struct group_case {
 };
 
 std::string text(group_case const& c) {
-  return to_string(c.kind) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) + " k " +
-         std::to_string(c.k) + " slices " + std::to_string(c.slices) + " y " + to_string(c.y_type) +
-         " seed " + std::to_string(c.seed);
+  return to_string(operand_kinds{c.kind, c.x_type}) + " m " + std::to_string(c.m) + " n " +
+         std::to_string(c.n) + " k " + std::to_string(c.k) + " slices " + std::to_string(c.slices) +
+         " y " + to_string(c.y_type) + " seed " + std::to_string(c.seed);
 }
 
 /// What differs from the kernel of m16n8k16, and the emulator's problems; empty: nothing.
@@ -59,17 +60,19 @@ std::string run_as(group_case const& c) {
   weight.layout.ctas = static_cast<std::int32_t>(std::min<std::int64_t>(c.slices, batches));
 
   gemm_problem problem;
+  problem.x_type = c.x_type;
   problem.y_type = c.y_type;
   problem.act = c.gate ? activation::silu_gate : activation::none;
   gemm_plan<Format> plan;
   status const planned = make_gemm_plan(weight.layout, problem, hopper_h200(), plan);
   if (!planned.ok()) return planned.what;
   std::int64_t const ldx = c.k + c.x_gap;
-  std::vector<std::uint16_t> x(static_cast<std::size_t>(c.m * ldx), 0x7e00);  // NaN between rows
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(c.m * ldx), 0x7fff);  // NaN between rows
   for (std::int64_t i = 0; i < c.m; ++i) {
     for (std::int64_t j = 0; j < c.k; ++j) {
       float const value = random.normal() * (random.integer(0, 40) == 0 ? c.outlier : 1.0F);
-      x[static_cast<std::size_t>(i * ldx + j)] = encode_f16(value);
+      x[static_cast<std::size_t>(i * ldx + j)] =
+          detail::encode_16(value, c.x_type, overflow_policy::infinite);
     }
   }
   std::int64_t const ldy = columns_of_y(plan) + c.y_gap;
@@ -126,7 +129,12 @@ std::string run_as(group_case const& c) {
 
 template <int Rows, int Groups>
 std::string run(group_case const& c) {
+  using detail::sm80::bf16_operand;
   using detail::sm80::weight_operand;
+  if (c.x_type == dtype::bf16) {
+    return c.kind.format == format_id::nvfp4 ? run_as<nvfp4, bf16_operand<nvfp4>, Rows, Groups>(c)
+                                             : run_as<fp8, bf16_operand<fp8>, Rows, Groups>(c);
+  }
   return c.kind.format == format_id::nvfp4
              ? run_as<nvfp4, weight_operand<nvfp4, dtype::e2m1>, Rows, Groups>(c)
              : run_as<fp8, weight_operand<fp8, dtype::e4m3>, Rows, Groups>(c);
@@ -162,6 +170,29 @@ TEST(sm90_gemm_group_program, has_the_bits_of_m16n8k16_for_every_kind_and_shape)
     c.seed = seed++;
     EXPECT_EQ((run<96, 1>(c)), "") << text(c);
     c.m = 71;
+    c.seed = seed++;
+    EXPECT_EQ((run<96, 3>(c)), "") << text(c);
+  }
+}
+
+TEST(sm90_gemm_group_program, has_the_bits_of_m16n8k16_for_x_in_bf16) {
+  std::uint64_t seed = 60;
+  for (weight_kind const kind : {kinds[0], kinds[3]}) {
+    group_case c;
+    c.kind = kind;
+    c.x_type = dtype::bf16;
+    c.k = kind.format == format_id::nvfp4 ? 688 : 688 + 11;
+    c.outlier = 1e30F;
+    c.m = 17;
+    c.x_gap = 1;
+    c.seed = seed++;
+    EXPECT_EQ((run<32, 1>(c)), "") << text(c);
+    c.m = 64;
+    c.slices = 4;
+    c.seed = seed++;
+    EXPECT_EQ((run<64, 2>(c)), "") << text(c);
+    c.m = 71;
+    c.slices = 3;
     c.seed = seed++;
     EXPECT_EQ((run<96, 3>(c)), "") << text(c);
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <qpn/arch/sm80/bf16_operand.hpp>
 #include <qpn/arch/sm90/gemm_wide_params.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <string>
@@ -33,6 +34,7 @@ struct order_lane : serial_lane {
 /// One call, on clusters of `ranks` CTAs, two clusters for all tiles.
 struct wide_case {
   weight_kind kind{format_id::nvfp4, scale_mode::tensor, dtype::f16};
+  dtype x_type = dtype::f16;
   std::int64_t m = 97;
   std::int64_t n = 320;
   std::int64_t k = 208;
@@ -50,9 +52,9 @@ struct wide_case {
 };
 
 std::string text(wide_case const& c) {
-  return to_string(c.kind) + " m " + std::to_string(c.m) + " n " + std::to_string(c.n) + " k " +
-         std::to_string(c.k) + " ranks " + std::to_string(c.ranks) + " seed " +
-         std::to_string(c.seed);
+  return to_string(operand_kinds{c.kind, c.x_type}) + " m " + std::to_string(c.m) + " n " +
+         std::to_string(c.n) + " k " + std::to_string(c.k) + " ranks " + std::to_string(c.ranks) +
+         " seed " + std::to_string(c.seed);
 }
 
 struct wide_run {
@@ -93,15 +95,17 @@ wide_run run_as(wide_case const& c) {
 
   gemm_problem problem;
   problem.max_m = c.m;
+  problem.x_type = c.x_type;
   problem.y_type = c.y_type;
   problem.act = c.gate ? activation::silu_gate : activation::none;
   gemm_plan<Format> plan;
   status const planned = make_gemm_plan(layout, problem, hopper_h200(), plan);
   EXPECT_TRUE(planned.ok()) << planned.what;
   std::int64_t const ldx = c.k + c.x_gap;
-  std::vector<std::uint16_t> x(static_cast<std::size_t>(c.m * ldx), 0x7e00);  // NaN between rows
+  std::vector<std::uint16_t> x(static_cast<std::size_t>(c.m * ldx), 0x7fff);  // NaN between rows
   for (std::int64_t i = 0; i < c.m * c.k; ++i) {
-    x[static_cast<std::size_t>(i / c.k * ldx + i % c.k)] = encode_f16(c.size * random.normal());
+    x[static_cast<std::size_t>(i / c.k * ldx + i % c.k)] =
+        detail::encode_16(c.size * random.normal(), c.x_type, overflow_policy::infinite);
   }
   std::int64_t const columns = columns_of_y(plan);
   std::int64_t const ldy = columns + c.y_gap;
@@ -158,7 +162,8 @@ wide_run run_as(wide_case const& c) {
     for (std::int64_t j = 0; j < c.n; ++j) {
       exact_sum exact;
       for (std::int64_t k = 0; k < c.k; ++k) {
-        double const a = static_cast<double>(decode_f16(x[static_cast<std::size_t>(i * ldx + k)]));
+        auto const a = static_cast<double>(
+            detail::decode_16(x[static_cast<std::size_t>(i * ldx + k)], c.x_type));
         double const b = w[static_cast<std::size_t>(j * c.k + k)];
         exact.sum += a * b;
         exact.magnitude += std::abs(a * b);
@@ -186,7 +191,12 @@ wide_run run_as(wide_case const& c) {
 
 template <int Rows>
 wide_run run(wide_case const& c) {
+  using detail::sm80::bf16_operand;
   using detail::sm80::weight_operand;
+  if (c.x_type == dtype::bf16) {
+    return c.kind.format == format_id::nvfp4 ? run_as<nvfp4, bf16_operand<nvfp4>, Rows>(c)
+                                             : run_as<fp8, bf16_operand<fp8>, Rows>(c);
+  }
   return c.kind.format == format_id::nvfp4
              ? run_as<nvfp4, weight_operand<nvfp4, dtype::e2m1>, Rows>(c)
              : run_as<fp8, weight_operand<fp8, dtype::e4m3>, Rows>(c);
@@ -214,6 +224,26 @@ TEST(sm90_gemm_wide_program, keeps_the_bound_for_every_kind_and_cluster) {
       c.schedule = c.seed = seed++;
       wide_run const result = ranks == 2 ? run<96>(c) : run<128>(c);
       EXPECT_EQ(result.output, wide_output::halves);
+      EXPECT_TRUE(result.problems.empty()) << text(c) << ": " << result.problems;
+      EXPECT_TRUE(result.exact) << text(c);
+    }
+  }
+}
+
+TEST(sm90_gemm_wide_program, keeps_the_bound_for_x_in_bf16) {
+  std::uint64_t seed = 20;
+  for (weight_kind const kind : {kinds[1], kinds[2]}) {
+    for (float const size : {1.0F, 1e30F}) {
+      wide_case c;
+      c.kind = kind;
+      c.x_type = dtype::bf16;
+      c.y_type = dtype::f32;
+      c.ranks = size > 1.0F ? 2 : 1;
+      c.k = kind.format == format_id::nvfp4 ? 272 : 271;
+      c.x_gap = 1;
+      c.size = size;
+      c.schedule = c.seed = seed++;
+      wide_run const result = size > 1.0F ? run<96>(c) : run<128>(c);
       EXPECT_TRUE(result.problems.empty()) << text(c) << ": " << result.problems;
       EXPECT_TRUE(result.exact) << text(c);
     }

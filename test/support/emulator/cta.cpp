@@ -130,6 +130,7 @@ bool cta::settle_warp(int warp) {
         case lane_state::in_sync_block: place_of.push_back("sync_block"); break;
         case lane_state::in_mma: place_of.push_back("mma_m8n8k4"); break;
         case lane_state::in_mma16: place_of.push_back("mma_m16n8k16"); break;
+        case lane_state::in_mma16_bf16: place_of.push_back("mma_m16n8k16_bf16"); break;
         case lane_state::in_shuffle:
           place_of.push_back(sentence("shuffle_xor with mask ", lane.shuffle_mask_));
           break;
@@ -206,10 +207,11 @@ void cta::finish_collective(int warp, lane_state collective) {
     for (std::size_t i = 0; i < lanes.size(); ++i) values[i] = lanes[i].shuffle_value_;
     auto const mask = static_cast<std::size_t>(lanes[0].shuffle_mask_);
     for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i].shuffle_value_ = values[i ^ mask];
-  } else if (collective == lane_state::in_mma16) {
+  } else if (collective == lane_state::in_mma16 || collective == lane_state::in_mma16_bf16) {
     std::array<mma16_registers, warp_lanes> registers;
     for (std::size_t i = 0; i < lanes.size(); ++i) registers[i] = lanes[i].mma16_;
-    multiply_accumulate_m16n8k16(registers);
+    multiply_accumulate_m16n8k16(registers,
+                                 collective == lane_state::in_mma16 ? dtype::f16 : dtype::bf16);
     ++launch_.report.mma_count;
   } else if (collective == lane_state::in_any) {
     bool const holds = std::any_of(lanes.begin(), lanes.end(),

@@ -75,6 +75,16 @@ void emulated_lane::mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
   wait_in(lane_state::in_mma16);
 }
 
+void emulated_lane::mma_m16n8k16_bf16(float (&d)[4], std::uint32_t const (&a)[4],
+                                      std::uint32_t const (&b)[2]) {
+  mma16_ = {d, a, b};
+  wait_in(lane_state::in_mma16_bf16);
+}
+
+std::uint32_t emulated_lane::multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+  return test::multiply_bf16x2(a, b);
+}
+
 std::uint32_t emulated_lane::multiply_half2(std::uint32_t a, std::uint32_t b) {
   return test::multiply_half2(a, b);
 }

@@ -22,6 +22,7 @@ enum class lane_state : std::uint8_t {
   in_sync_block,
   in_mma,
   in_mma16,
+  in_mma16_bf16,
   in_shuffle,
   in_any,
   returned,
@@ -108,7 +109,11 @@ class emulated_lane {
   /// d += a b; see multiply_accumulate_m16n8k16.
   void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4], std::uint32_t const (&b)[2]);
 
+  /// The same with a and b in bf16.
+  void mma_m16n8k16_bf16(float (&d)[4], std::uint32_t const (&a)[4], std::uint32_t const (&b)[2]);
+
   [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b);
+  [[nodiscard]] std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b);
   [[nodiscard]] std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b,
                                            std::uint32_t selector);
 

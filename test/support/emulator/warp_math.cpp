@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/emulator/warp_math.hpp"
 
+#include <qpn/detail/epilogue.hpp>
 #include <qpn/dtype.hpp>
 
 namespace qpn::test {
@@ -42,9 +43,10 @@ void multiply_accumulate_m8n8k4(std::array<mma_registers, warp_lanes> const& lan
   }
 }
 
-void multiply_accumulate_m16n8k16(std::array<mma16_registers, warp_lanes> const& lanes) {
-  auto const half = [](std::uint32_t word, int i) {
-    return static_cast<double>(decode_f16(static_cast<std::uint16_t>(word >> 16 * i)));
+void multiply_accumulate_m16n8k16(std::array<mma16_registers, warp_lanes> const& lanes,
+                                  dtype type) {
+  auto const half = [type](std::uint32_t word, int i) {
+    return static_cast<double>(detail::decode_16(static_cast<std::uint16_t>(word >> 16 * i), type));
   };
   double a[16][16];  // row, k
   double b[8][16];   // column, k
@@ -78,6 +80,15 @@ std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b) {
     // 22 significant bits: exact in fp32.
     return encode_f16(decode_f16(static_cast<std::uint16_t>(x)) *
                       decode_f16(static_cast<std::uint16_t>(y)));
+  };
+  return product(a, b) | product(a >> 16, b >> 16) << 16;
+}
+
+std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+  auto const product = [](std::uint32_t x, std::uint32_t y) -> std::uint32_t {
+    // 16 significant bits: exact in fp32, but for what is so small that its bf16 is 0.
+    return encode_bf16(decode_bf16(static_cast<std::uint16_t>(x)) *
+                       decode_bf16(static_cast<std::uint16_t>(y)));
   };
   return product(a, b) | product(a >> 16, b >> 16) << 16;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <qpn/dtype.hpp>
 
 #include "support/emulator/moment.hpp"
 
@@ -29,12 +30,17 @@ struct mma16_registers {
 };
 
 /// d += a b, PTX ISA "Matrix Fragments for mma.m16n8k16 with floating point type": a row-major, b
-/// column-major, d in fp32. The products of k = 0..15 are added in this order, then d, all in fp64,
-/// and the sum is rounded once to fp32; the hardware's last bits differ.
-void multiply_accumulate_m16n8k16(std::array<mma16_registers, warp_lanes> const& lanes);
+/// column-major, d in fp32; a and b in pairs of `type`, f16 or bf16. The products of k = 0..15 are
+/// added in this order, then d, all in fp64, and the sum is rounded once to fp32; the hardware's
+/// last bits differ.
+void multiply_accumulate_m16n8k16(std::array<mma16_registers, warp_lanes> const& lanes,
+                                  dtype type = dtype::f16);
 
 /// Two fp16 products, rounded to nearest even; subnormals are kept.
 [[nodiscard]] std::uint32_t multiply_half2(std::uint32_t a, std::uint32_t b);
+
+/// Two bf16 products, rounded to nearest even; subnormals are kept.
+[[nodiscard]] std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b);
 
 /// PTX prmt.b32: nibble i of the selector picks byte i of the result, from the bytes of a (0..3)
 /// and b (4..7); its bit 3 spreads the picked byte's sign over the byte instead.

@@ -17,7 +17,7 @@ QPN_KERNEL __maxnreg__((gemm_policy<Operand, RowTiles>::registers)) void gemm_ke
   lane.shared_bytes = qpn_shared_sm80;
   sm80::gemm_program<Operand, RowTiles, Candidates>(lane, params);
 #else
-  __trap();  // plans choose this kernel for compute capability 8.x
+  __trap();  // launch_mma16 asks for what the program was compiled
 #endif
 }
 

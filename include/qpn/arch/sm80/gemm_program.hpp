@@ -10,6 +10,7 @@
 #include "qpn/config.hpp"
 #include "qpn/detail/lane_types.hpp"
 #include "qpn/detail/mma16_map.hpp"
+#include "qpn/dtype.hpp"
 
 // The GEMM of layout sm80_mma16 as a lane program: y[m, n] = x[m, k] w[n, k]^T for 8 * RowTiles
 // rows of x, a row block, in one pass over the weight.
@@ -90,8 +91,13 @@ QPN_HD void multiply_fragment(Lane& lane, Operand const& weights, int f,
     for (int s = 0; s < Operand::steps; ++s) {
       QPN_UNROLL
       for (int h = 0; h < 2; ++h) {
-        lane.mma_m16n8k16(Operand::block_scales ? part[h] : acc[h][i], a[h][s],
-                          {x[i].w[2 * s], x[i].w[2 * s + 1]});
+        std::uint32_t const b[2] = {x[i].w[2 * s], x[i].w[2 * s + 1]};
+        float(&sum)[4] = Operand::block_scales ? part[h] : acc[h][i];
+        if constexpr (Operand::x_type == dtype::bf16) {
+          lane.mma_m16n8k16_bf16(sum, a[h][s], b);
+        } else {
+          lane.mma_m16n8k16(sum, a[h][s], b);
+        }
       }
     }
     next(i);

@@ -31,7 +31,7 @@ struct gemm_params {
   int word_batches = 0;  ///< whole batches that 16-byte loads of x serve: 0 where x is not aligned
   int m = 0;
   bool overlap_previous = false;     ///< launched while the stream's last kernel may still run
-  std::uint16_t const* x = nullptr;  ///< f16 [m, k]
+  std::uint16_t const* x = nullptr;  ///< f16 or bf16 [m, k]
 
   std::int64_t ldx = 0;
   std::int64_t k = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "qpn/arch/sm70/lane.cuh"
+#include "qpn/arch/sm80/bf16_pair.cuh"
 #include "qpn/config.hpp"
 #include "qpn/detail/lane_types.hpp"
 
@@ -40,6 +41,16 @@ struct device_lane : sm70::device_lane {
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  QPN_DEVICE void mma_m16n8k16_bf16(float (&d)[4], std::uint32_t const (&a)[4],
+                                    std::uint32_t const (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  QPN_DEVICE std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+    return multiply_bf16_pair(a, b);
   }
 #endif
 

@@ -13,8 +13,8 @@
 #include "qpn/format.hpp"
 
 // Operand A of m16n8k16 from a record of layout sm80_mma16: a lane's registers as loaded, and how
-// they become fp16 pairs. A fragment is as much k as one load of x covers: one or two instructions
-// for each half of the record.
+// they become fp16 pairs (bf16_operand.hpp: bf16 pairs). A fragment is as much k as one load of x
+// covers: one or two instructions for each half of the record.
 
 namespace qpn::detail::sm80 {
 
@@ -35,6 +35,7 @@ struct operand_shape {
   using x_words = std::conditional_t<Steps == 2, word4, word2>;
   static constexpr int lane_k = Fragments * Steps * 4;  ///< of a record
   static constexpr bool block_scales = false;
+  static constexpr dtype x_type = dtype::f16;  ///< of x, and of the pairs
 
   static_assert(4 * lane_k == record_k);
 

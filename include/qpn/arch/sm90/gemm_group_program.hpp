@@ -160,9 +160,9 @@ QPN_HD void multiply_batches(Lane& lane, group_weights<Operand>& weights,
       QPN_UNROLL
       for (int s = 0; s < Operand::steps; ++s) {
         int const instruction = group / 2 * Operand::steps + s;
-        lane.multiply_rows(acc[group % 2], a[group % 2][s],
-                           instruction < 4 ? first_rows : more_rows, instruction % 4,
-                           instruction != 0 || batch != 0);
+        lane.template multiply_rows<Operand::x_type>(
+            acc[group % 2], a[group % 2][s], instruction < 4 ? first_rows : more_rows,
+            instruction % 4, instruction != 0 || batch != 0);
       }
       lane.end_products();
       int const coming = group + 2;

@@ -17,7 +17,7 @@ QPN_KERNEL __maxnreg__((sm80::gemm_policy<Operand, RowTiles>::registers)) void g
   lane.shared_bytes = qpn_shared_sm90;
   sm80::gemm_program<Operand, RowTiles, Candidates>(lane, params);
 #else
-  __trap();  // plans choose this kernel for compute capability 9.0 and newer
+  __trap();  // launch_mma16 asks for what the program was compiled
 #endif
 }
 

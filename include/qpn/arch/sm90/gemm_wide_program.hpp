@@ -161,8 +161,8 @@ struct wide_consumer {
         QPN_UNROLL
         for (int s = 0; s < Operand::steps; ++s) {
           int const slice = group / 2 * Operand::steps + s;
-          lane.multiply_rows(acc[group % 2], a[group % 4][s], rows, slice,
-                             slice != 0 || step != place.first_step);
+          lane.template multiply_rows<Operand::x_type>(acc[group % 2], a[group % 4][s], rows, slice,
+                                                       slice != 0 || step != place.first_step);
         }
         lane.end_products();
         lane.template wait_products<2>();  // those that read the buffer of the next decode are done

@@ -52,7 +52,7 @@ struct gemm_wide_params {
 };
 
 struct order_params {
-  std::uint16_t const* x = nullptr;  ///< f16 [m, k]
+  std::uint16_t const* x = nullptr;  ///< f16 or bf16 [m, k]
   std::int64_t ldx = 0;
   std::int64_t k = 0;
   std::int64_t m = 0;

@@ -7,10 +7,13 @@
 #include <cstdint>
 
 #include "qpn/arch/sm70/lane.cuh"
+#include "qpn/arch/sm80/bf16_pair.cuh"
 #include "qpn/arch/sm90/gemm_wide_finish.hpp"
 #include "qpn/arch/sm90/gemm_wide_shape.hpp"
 #include "qpn/arch/sm90/wgmma.cuh"
+#include "qpn/arch/sm90/wgmma_bf16.cuh"
 #include "qpn/config.hpp"
+#include "qpn/dtype.hpp"
 
 // The lane operations of the GEMM for many rows (PTX ISA, "wgmma", "setmaxnreg", "mbarrier",
 // "cp.async.bulk", "barrier.cluster", "mapa", "stmatrix" and "griddepcontrol").
@@ -164,10 +167,18 @@ struct wide_lane : sm70::device_lane {
            static_cast<std::uint64_t>((shared_address(offset) & 0x3ffff) >> 4);
   }
   /// d += a b, or = a b, with the 16 k of a slice of the rows.
-  template <int Registers>
+  template <dtype XType, int Registers>
   QPN_DEVICE void multiply_rows(float (&d)[Registers], std::uint32_t const (&a)[4],
                                 std::uint64_t rows, int slice, bool accumulate) {
-    wgmma_f16(d, a, rows + static_cast<std::uint64_t>(2 * slice), accumulate);
+    std::uint64_t const of_slice = rows + static_cast<std::uint64_t>(2 * slice);
+    if constexpr (XType == dtype::bf16) {
+      wgmma_bf16(d, a, of_slice, accumulate);
+    } else {
+      wgmma_f16(d, a, of_slice, accumulate);
+    }
+  }
+  QPN_DEVICE std::uint32_t multiply_bf16x2(std::uint32_t a, std::uint32_t b) {
+    return sm80::multiply_bf16_pair(a, b);
   }
 
   QPN_DEVICE std::uint32_t convert_bf16(float low, float high) {
