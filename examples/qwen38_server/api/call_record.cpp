@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/json_text.hpp"
+#include "api/speculation_text.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -66,12 +67,8 @@ call_record::call_record(std::shared_ptr<telemetry> to, endpoint kind, std::stri
 }
 
 void call_record::submitted(engine::request const& wanted, bool stream) {
-  wanted_ = {wanted.sampling,
-             static_cast<std::int64_t>(wanted.prompt_ids.size()),
-             wanted.max_tokens,
-             wanted.draft_tokens,
-             stream,
-             milliseconds_to(to_->now())};
+  wanted_ = {wanted.sampling, static_cast<std::int64_t>(wanted.prompt_ids.size()),
+             wanted.max_tokens, stream, milliseconds_to(to_->now())};
 }
 
 void call_record::output(engine::output_delta const& delta) noexcept {
@@ -110,19 +107,8 @@ void call_record::finished(engine::result const& outcome, int status) noexcept {
   append_member(line, "queued_ms", outcome.timing.queued);
   append_member(line, "prefill_ms", outcome.timing.prefill);
   append_member(line, "decode_ms", outcome.timing.decode);
-  auto const& speculation = outcome.speculation;
-  append_member(line, "k", std::int64_t{speculation.draft_tokens});
-  append_member(line, "rounds", speculation.rounds);
-  append_member(line, "drafted", speculation.drafted);
-  append_member(line, "accepted", speculation.accepted);
-  append_member(line, "tau", speculation.tau());
-  append_name(line, "accepted_at");
-  line += '[';
-  for (std::size_t i = 0; i < speculation.accepted_at.size(); ++i) {
-    if (i > 0) line += ',';
-    append_json_integer(line, speculation.accepted_at[i]);
-  }
-  line += ']';
+  line += ',';
+  append_speculation(line, outcome.speculation);
   append_parameters(line);
   line += '}';
   to_->log->write(std::move(line));

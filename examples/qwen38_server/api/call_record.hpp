@@ -49,7 +49,6 @@ class call_record {
     engine::sampling_params sampling;
     std::int64_t prompt_tokens = 0;
     std::int64_t max_tokens = 0;
-    int draft_tokens = 0;
     bool stream = false;
     double prepare_ms = 0;  // parsing, template, tokenizer
   };

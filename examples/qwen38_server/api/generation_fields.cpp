@@ -117,20 +117,30 @@ std::vector<std::int32_t> read_stop_ids(request_fields const& body, settings con
   return out;
 }
 
-int read_draft_tokens(request_fields const& body, generation_defaults const& defaults,
-                      model_limits const& limits) {
-  auto const* const speculative = body.object("speculative");
-  std::optional<std::int64_t> k;
-  if (speculative != nullptr) {
+/// `speculative`: {"k": 0 to 15, or "auto"}.
+void read_depth(request_fields const& body, generation_defaults const& defaults,
+                model_limits const& limits, engine::request& into) {
+  bool chooses = limits.supports_drafts && defaults.chooses_depth;
+  std::int64_t depth = limits.supports_drafts ? defaults.draft_tokens : 0;
+  if (auto const* const speculative = body.object("speculative")) {
     request_fields const fields(*speculative, body.path_of("speculative"));
     fields.refuse_others({"k"});
-    k = fields.integer("k", 0, engine::max_draft_tokens);
-    if (k && *k > 0 && !limits.supports_drafts) {
-      fields.refuse("k", "speculative.k: this model has no MTP layer, so k must be 0.");
+    auto const* const given = fields.find("k");
+    if (given != nullptr && *given == "auto") {
+      chooses = limits.supports_drafts;
+      depth = chooses ? engine::max_draft_tokens : 0;
+    } else if (given != nullptr) {
+      auto const k = as_integer(*given, 0, engine::max_draft_tokens);
+      if (!k) fail_field(fields.path_of("k"), "an integer from 0 to 15, or `auto`", *given);
+      if (*k > 0 && !limits.supports_drafts) {
+        fields.refuse("k", "speculative.k: this model has no MTP layer, so k must be 0.");
+      }
+      chooses = false;
+      depth = *k;
     }
   }
-  if (k) return static_cast<int>(*k);
-  return limits.supports_drafts ? defaults.draft_tokens : 0;
+  into.draft_tokens = static_cast<int>(depth);
+  into.chooses_depth = chooses;
 }
 
 }  // namespace
@@ -160,7 +170,7 @@ generation_fields read_generation_fields(request_fields const& body, settings co
                           std::to_string(request.max_tokens) + "), got " +
                           std::to_string(request.min_tokens) + '.');
   }
-  request.draft_tokens = read_draft_tokens(body, served.defaults, limits);
+  read_depth(body, served.defaults, limits, request);
   request.stop_ids = read_stop_ids(body, served, limits);
   request.stop_strings = read_stop_strings(body);
   return out;

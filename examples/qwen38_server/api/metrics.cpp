@@ -153,6 +153,7 @@ void metrics::count_end(engine::result const& outcome, double seconds) noexcept 
   for (std::size_t i = 0; i < std::min(speculation.accepted_at.size(), accepted_at_.size()); ++i) {
     add(accepted_at_[i], speculation.accepted_at[i]);
   }
+  for (std::size_t i = 0; i < rounds_at_.size(); ++i) add(rounds_at_[i], speculation.rounds_at[i]);
 }
 
 void metrics::publish_launches(std::vector<launch_count> launches) {
@@ -219,6 +220,13 @@ reply metrics::exposition(engine::service::state const& now, log_counts const& l
   for (std::size_t i = 0; i < accepted_at_.size(); ++i) {
     append_sample(out, "spec_decode_num_accepted_tokens_per_pos_total", "position",
                   std::to_string(i), read(accepted_at_[i]));
+  }
+
+  append_family(out, "spec_decode_chosen_depth_total", "counter",
+                "Rounds of requests with k auto, by the depth chosen.");
+  for (std::size_t i = 0; i < rounds_at_.size(); ++i) {
+    append_sample(out, "spec_decode_chosen_depth_total", "k",
+                  std::to_string(model::round_depths[i]), read(rounds_at_[i]));
   }
 
   first_token_.append(out, "time_to_first_token_seconds",

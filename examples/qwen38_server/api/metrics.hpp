@@ -101,6 +101,7 @@ class metrics {
   counter drafted_ = 0;
   counter accepted_ = 0;
   std::array<counter, engine::max_draft_tokens> accepted_at_{};
+  std::array<counter, model::round_depths.size()> rounds_at_{};  // that k auto chose
   histogram first_token_{latency_bounds};
   histogram step_gap_{gap_bounds};
   histogram per_token_{gap_bounds};

@@ -5,6 +5,7 @@
 
 #include "api/json_text.hpp"
 #include "api/logprobs_text.hpp"
+#include "api/speculation_text.hpp"
 
 namespace qwen38::api {
 namespace {
@@ -80,23 +81,9 @@ void append_measurements(std::string& out, engine::result const& outcome) {
   append_member(out, "predicted_per_second",
                 timing.decode > 0 ? 1000.0 * intervals / timing.decode : 0.0);
 
-  auto const& speculation = outcome.speculation;
   out += R"(},"speculative":{)";
-  append_member(out, "k", std::int64_t{speculation.draft_tokens});
-  out += ',';
-  append_member(out, "rounds", speculation.rounds);
-  out += ',';
-  append_member(out, "drafted", speculation.drafted);
-  out += ',';
-  append_member(out, "accepted", speculation.accepted);
-  out += ',';
-  append_member(out, "tau", speculation.tau());
-  out += R"(,"accepted_at":[)";
-  for (std::size_t depth = 0; depth < speculation.accepted_at.size(); ++depth) {
-    if (depth > 0) out += ',';
-    append_json_integer(out, speculation.accepted_at[depth]);
-  }
-  out += "]}";
+  append_speculation(out, outcome.speculation);
+  out += '}';
 }
 
 }  // namespace

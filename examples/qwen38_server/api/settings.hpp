@@ -24,7 +24,8 @@ struct generation_defaults {
   /// Most tokens of an answer whose request names no limit. Cut to what the context leaves, so that
   /// a long prompt is not refused for a limit that nobody asked for.
   std::int64_t max_tokens = 4096;
-  int draft_tokens = 0;  ///< MTP depth
+  int draft_tokens = 0;        ///< MTP depth
+  bool chooses_depth = false;  ///< `k` auto: the depth of each round is chosen up to that
   bool enable_thinking = true;
   std::string reasoning_effort = "xhigh";  ///< xhigh, medium or low
   text::chat_format chat_format = text::chat_format::qwen38;

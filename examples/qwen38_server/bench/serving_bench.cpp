@@ -27,7 +27,7 @@ struct bench_flags {
   std::string kind;  // of the corpus; "": all
   std::int64_t prompts = 0;
   std::int64_t max_tokens = 256;
-  int draft_tokens = -1;
+  std::string depth;  // of drafts; "": the server's
   bool ignore_eos = false;
   double temperature = 0;
   std::vector<std::string> goodput;
@@ -47,6 +47,12 @@ service_level read_goodput(std::vector<std::string> const& wanted) {
     *name->second = std::stod(one.substr(colon + 1));
   }
   return out;
+}
+
+/// A number, "auto", or null where none is given.
+json to_json(std::string const& depth) {
+  if (depth.empty()) return {};
+  return depth == "auto" ? json(depth) : json(std::stoi(depth));
 }
 
 /// The corpus in its order, again and again until there are as many requests as asked for.
@@ -72,7 +78,7 @@ std::vector<std::string> make_bodies(bench_flags const& flags) {
     body["temperature"] = flags.temperature;
     body["seed"] = flags.run.seed + i;
     if (flags.ignore_eos) body["ignore_eos"] = true;
-    if (flags.draft_tokens >= 0) body["speculative"] = {{"k", flags.draft_tokens}};
+    if (!flags.depth.empty()) body["speculative"] = {{"k", to_json(flags.depth)}};
     bodies.push_back(body.dump());
   }
   return bodies;
@@ -137,7 +143,7 @@ int measure(bench_flags& flags) {
       {"request_rate", flags.run.request_rate > 0 ? json(flags.run.request_rate) : json("inf")},
       {"max_concurrency", flags.run.concurrency > 0 ? json(flags.run.concurrency) : json()},
       {"max_tokens", flags.max_tokens},
-      {"k", flags.draft_tokens >= 0 ? json(flags.draft_tokens) : json()}};
+      {"k", to_json(flags.depth)}};
   report.update(serving_report(seen.requests, seen.duration_s, wanted));
   for (std::size_t i = 0; i < seen.requests.size(); ++i) {
     if (auto const& problem = seen.requests[i].error; !problem.empty())
@@ -183,8 +189,8 @@ int main(int count, char** arguments) {
   app.add_option("--max-tokens", flags.max_tokens, "Of each answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--k", flags.draft_tokens, "Draft depth; default: the server's")
-      ->check(CLI::Range(0, 15));
+  app.add_option("--k", flags.depth, "Draft depth, or auto; default: the server's")
+      ->check(CLI::Range(0, 15) | CLI::IsMember({"auto"}));
   app.add_flag("--ignore-eos", flags.ignore_eos, "Every answer has --max-tokens tokens");
   app.add_option("--temperature", flags.temperature, "0: greedy")
       ->check(CLI::Range(0.0, 100.0))

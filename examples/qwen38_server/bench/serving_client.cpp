@@ -89,7 +89,8 @@ class event_reader {
         trace_.cached_tokens = count(*details, "cached_tokens");
     }
     auto const speculative = event.find("speculative");
-    if (speculative == event.end() || count(*speculative, "k") < 1) return;
+    if (speculative == event.end()) return;
+    if (count(*speculative, "k") < 1 && !has_text(*speculative, "k")) return;
     trace_.rounds = count(*speculative, "rounds");
     trace_.drafted = count(*speculative, "drafted");
     trace_.accepted = count(*speculative, "accepted");

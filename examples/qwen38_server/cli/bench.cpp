@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "cli/bench_suites.hpp"
 #include "cli/collector.hpp"
 #include "cli/documents.hpp"
+#include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 #include "cli/subcommands.hpp"
 #include "support/error.hpp"
@@ -22,7 +24,7 @@ namespace {
 
 struct bench_flags {
   model_flags model;
-  std::vector<int> depths = {0, 1, 3, 7, 15};
+  std::vector<draft_depth> depths = {{0}, {1}, {3}, {7}, {15}};
   std::size_t documents = 200;
   std::string set = "heldout";  ///< eval/<set>.jsonl of the checkpoint
   std::int64_t max_tokens = 512;
@@ -31,7 +33,7 @@ struct bench_flags {
 
 /// All documents at one depth, one after the other, greedy.
 struct depth_result {
-  int draft_tokens = 0;
+  draft_depth depth;
   std::vector<std::uint64_t> hashes;  ///< per document, of the ids
   std::vector<bool> exact;            ///< per document
   std::int64_t tokens = 0;
@@ -39,6 +41,7 @@ struct depth_result {
   std::int64_t prompt = 0;
   std::int64_t rounds = 0;
   std::int64_t accepted = 0;
+  std::array<std::int64_t, model::round_depths.size()> rounds_at = {};  ///< that k auto chose
   double prefill_ms = 0;
   double decode_ms = 0;
 
@@ -70,16 +73,16 @@ struct depth_result {
 };
 
 depth_result run_depth(engine::engine& engine, loaded_model const& loaded,
-                       std::vector<document> const& documents, int draft_tokens,
+                       std::vector<document> const& documents, draft_depth const& depth,
                        std::int64_t max_tokens) {
   depth_result sum;
-  sum.draft_tokens = draft_tokens;
+  sum.depth = depth;
   for (document const& task : documents) {
     engine::request wanted = chat_request(loaded, task.messages, task.options);
     wanted.id = task.id;
     wanted.sampling.temperature = 0;
     wanted.max_tokens = max_tokens;
-    wanted.draft_tokens = draft_tokens;
+    set_depth(wanted, depth, true);
     auto const output = std::make_shared<collector>();
     engine.submit(std::move(wanted), output);
     engine::result const outcome = output->wait();
@@ -95,6 +98,9 @@ depth_result run_depth(engine::engine& engine, loaded_model const& loaded,
     sum.prompt += outcome.usage.prompt_tokens;
     sum.rounds += outcome.speculation.rounds;
     sum.accepted += outcome.speculation.accepted;
+    for (std::size_t i = 0; i < sum.rounds_at.size(); ++i) {
+      sum.rounds_at[i] += outcome.speculation.rounds_at[i];
+    }
     sum.prefill_ms += outcome.timing.prefill;
     sum.decode_ms += outcome.timing.decode;
   }
@@ -114,7 +120,7 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["documents"] = results.front().exact.size();
   auto per_depth = [&](auto value) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
-    for (depth_result const& one : results) object[std::to_string(one.draft_tokens)] = value(one);
+    for (depth_result const& one : results) object[one.depth.name()] = value(one);
     return object;
   };
   report["decode_tok_s"] = per_depth([](depth_result const& one) { return one.decode_tok_s(); });
@@ -122,6 +128,9 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   report["tau"] = per_depth([](depth_result const& one) { return one.tau(); });
   report["completion_tokens"] = per_depth([](depth_result const& one) { return one.tokens; });
   report["ids_hash"] = per_depth([](depth_result const& one) { return one.hash(); });
+  for (depth_result const& one : results) {
+    if (one.depth.is_chosen) report["chosen_depths"] = rounds_json(one.rounds_at);
+  }
   std::int64_t const exact = std::ranges::count(results.front().exact, true);
   report["exact_documents"] = exact;
   report["exact_json"] =
@@ -137,7 +146,8 @@ nlohmann::ordered_json to_json(std::vector<depth_result> const& results, loaded_
   return report;
 }
 
-int bench(bench_flags const& flags) {
+int bench(bench_flags flags) {
+  flags.model.measures_rounds = has_automatic(flags.depths);
   loaded_model loaded = load(flags.model);
   std::vector<document> documents = read_documents(
       loaded.source->directory() / "eval" / (flags.set + ".jsonl"), loaded.chat_format);
@@ -148,10 +158,10 @@ int bench(bench_flags const& flags) {
 
   std::vector<depth_result> results;
   std::fprintf(stderr, "   k  decode tok/s    tau  prefill tok/s  exact JSON  ids\n");
-  for (int depth : flags.depths) {
+  for (draft_depth const& depth : flags.depths) {
     results.push_back(run_depth(*engine, loaded, documents, depth, flags.max_tokens));
     depth_result const& one = results.back();
-    std::fprintf(stderr, "%4d  %12.1f  %5.2f  %13.1f  %4td of %3zu  %s\n", depth,
+    std::fprintf(stderr, "%4s  %12.1f  %5.2f  %13.1f  %4td of %3zu  %s\n", depth.name().c_str(),
                  one.decode_tok_s(), one.tau(), one.prefill_tok_s(),
                  std::ranges::count(one.exact, true), one.exact.size(), one.hash().c_str());
   }
@@ -190,11 +200,21 @@ int run(all_flags flags, CLI::Option const& depths) {
     bool const has_documents = std::filesystem::exists(std::filesystem::path(model.model) / "eval");
     flags.suite = has_documents ? "documents" : "rounds";
   }
-  if (depths.count() > 0) flags.rounds.depths = flags.suites.depths = flags.documents.depths;
+  if (depths.count() > 0) {
+    flags.suites.depths = flags.documents.depths;
+    flags.rounds.depths.clear();
+    for (draft_depth const& one : flags.documents.depths) flags.rounds.depths.push_back(one.most);
+  }
   flags.rounds.json = flags.suites.json = flags.documents.json;
   if (flags.suite == "documents") return bench(flags.documents);
   model.profiled = flags.profile_round;
-  if (flags.suite == "rounds") return bench_rounds(model, flags.rounds);
+  if (flags.suite == "rounds") {
+    if (has_automatic(flags.documents.depths)) {
+      throw error(error_kind::invalid_argument,
+                  "--k auto: these rounds have a depth and forced acceptance; expected numbers");
+    }
+    return bench_rounds(model, flags.rounds);
+  }
   flags.suites.suite = flags.suite;
   return bench_suite(model, flags.suites);
 }
@@ -235,9 +255,10 @@ void add_bench(CLI::App& app, action& chosen) {
                    "has an eval folder, else rounds")
       ->check(CLI::IsMember({"documents", "rounds", "domain", "aime"}));
   add_model_flags(*command, flags->model);
-  CLI::Option* const depths = command->add_option("--k", flags->depths, "Draft depths, e.g. 0,3,7")
-                                  ->delimiter(',')
-                                  ->check(CLI::Range(0, 15));
+  CLI::Option* const depths =
+      command->add_option("--k", flags->depths, "Draft depths, 0 to 15 or auto: e.g. 0,3,7,auto")
+          ->delimiter(',')
+          ->type_name("DEPTH");
   command->add_option("--documents", flags->documents, "How many documents, from the first")
       ->capture_default_str();
   command->add_option("--set", flags->set, "Which of the checkpoint's eval/NAME.jsonl")

@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 
 namespace qwen38::cli {
 
 struct suite_bench_flags {
   std::string suite;  ///< "domain" or "aime"
-  std::vector<int> depths = {3, 7, 15};
+  std::vector<draft_depth> depths = {{3}, {7}, {15}, automatic_depth};
   std::int64_t max_tokens = 0;  ///< 0: 1024 of domain, 16384 of aime, or what the context leaves
   int seeds = 0;                ///< 1, 2, ...; 0: 3 of domain, 5 of aime
   std::size_t tasks = 0;        ///< of the suite, from the first; 0: all
@@ -29,6 +30,6 @@ struct suite_bench_flags {
 /// and spread (the sample's standard deviation) of tokens/s and tau, and where answers are known
 /// how many were right and the mean time to a right one.
 /// @return the exit code
-int bench_suite(model_flags const& flags, suite_bench_flags const& wanted);
+int bench_suite(model_flags flags, suite_bench_flags const& wanted);
 
 }  // namespace qwen38::cli

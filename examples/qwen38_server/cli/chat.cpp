@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/collector.hpp"
+#include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 #include "cli/subcommands.hpp"
 #include "support/error.hpp"
@@ -26,7 +27,7 @@ struct chat_flags {
   model_flags model;
   std::string system;
   std::int64_t max_tokens = 4096;
-  int draft_tokens = 7;
+  draft_depth depth;
   float temperature = -1;  // the checkpoint's
   std::uint64_t seed = 0;
   bool no_thinking = false;
@@ -128,7 +129,7 @@ class dialogue {
     wanted.id = "chat";
     sampling_of(wanted.sampling);
     wanted.max_tokens = flags_.max_tokens;
-    wanted.draft_tokens = loaded_.model->get_limits().has_mtp ? flags_.draft_tokens : 0;
+    set_depth(wanted, flags_.depth, loaded_.model->get_limits().has_mtp);
     auto const room = engine_.max_context() - static_cast<std::int64_t>(wanted.prompt_ids.size());
     if (room > 0) wanted.max_tokens = std::min(wanted.max_tokens, room);
 
@@ -214,9 +215,7 @@ void add_chat(CLI::App& app, action& chosen) {
   command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--k", flags->draft_tokens, "MTP draft depth")
-      ->check(CLI::Range(0, 15))
-      ->capture_default_str();
+  add_depth_flag(*command, flags->depth, "MTP draft depth");
   command->add_option("--temperature", flags->temperature, "0: greedy; default: the checkpoint's")
       ->check(CLI::Range(0.0F, 100.0F));
   command
@@ -225,7 +224,10 @@ void add_chat(CLI::App& app, action& chosen) {
       ->capture_default_str();
   command->add_flag("--no-thinking", flags->no_thinking, "Answer at once");
   command->add_flag("--hide-reasoning", flags->hide_reasoning, "Print answers only");
-  command->callback([flags, &chosen] { chosen = [flags] { return chat(*flags); }; });
+  command->callback([flags, &chosen] {
+    flags->model.measures_rounds = flags->depth.is_chosen;
+    chosen = [flags] { return chat(*flags); };
+  });
 }
 
 }  // namespace qwen38::cli

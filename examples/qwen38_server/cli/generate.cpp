@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/collector.hpp"
+#include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 #include "cli/subcommands.hpp"
 #include "support/error.hpp"
@@ -19,13 +20,14 @@ struct generate_flags {
   std::string prompt;
   std::string system;
   std::int64_t max_tokens = 512;
-  int draft_tokens = 7;
+  draft_depth depth;
   float temperature = 0;
   std::uint64_t seed = 0;
   bool no_thinking = false;
 };
 
-int generate(generate_flags const& flags) {
+int generate(generate_flags flags) {
+  flags.model.measures_rounds = flags.depth.is_chosen;
   loaded_model loaded = load(flags.model);
   std::vector<text::message> messages;
   if (!flags.system.empty()) {
@@ -43,7 +45,7 @@ int generate(generate_flags const& flags) {
   wanted.sampling.temperature = flags.temperature;
   wanted.sampling.seed = flags.seed;
   wanted.max_tokens = flags.max_tokens;
-  wanted.draft_tokens = loaded.model->get_limits().has_mtp ? flags.draft_tokens : 0;
+  set_depth(wanted, flags.depth, loaded.model->get_limits().has_mtp);
 
   auto const engine = start_engine(loaded);
   auto const output = std::make_shared<collector>([](engine::output_delta const& delta) {
@@ -57,11 +59,11 @@ int generate(generate_flags const& flags) {
     throw error(error_kind::internal, outcome.message);
   double const seconds = outcome.timing.decode / 1000.0;
   std::fprintf(
-      stderr, "%lld prompt tokens, %lld completion tokens, %.1f tok/s, k %d, tau %.2f\n",
+      stderr, "%lld prompt tokens, %lld completion tokens, %.1f tok/s, k %s, tau %.2f\n",
       static_cast<long long>(outcome.usage.prompt_tokens),
       static_cast<long long>(outcome.usage.completion_tokens),
       seconds > 0 ? static_cast<double>(outcome.usage.completion_tokens - 1) / seconds : 0.0,
-      outcome.speculation.draft_tokens, outcome.speculation.tau());
+      flags.depth.name().c_str(), outcome.speculation.tau());
   return 0;
 }
 
@@ -78,9 +80,7 @@ void add_generate(CLI::App& app, action& chosen) {
   command->add_option("--max-tokens", flags->max_tokens, "Longest answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("--k", flags->draft_tokens, "MTP draft depth")
-      ->check(CLI::Range(0, 15))
-      ->capture_default_str();
+  add_depth_flag(*command, flags->depth, "MTP draft depth");
   command->add_option("--temperature", flags->temperature, "0: greedy")
       ->check(CLI::Range(0.0F, 100.0F))
       ->capture_default_str();

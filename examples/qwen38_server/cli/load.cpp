@@ -15,6 +15,7 @@
 #include "cli/memory_plan.hpp"
 #include "cli/progress_line.hpp"
 #include "cli/rank_devices.hpp"
+#include "model/measure_rounds.hpp"
 #include "model/rank_group.hpp"
 #include "model/rehearsal.hpp"
 #include "support/error.hpp"
@@ -33,6 +34,29 @@ void print_held(std::string const& whose, model::qwen38_model const& of) {
   spdlog::info(
       "{}: packed weights {:.1f} MiB, KV cache {:.1f} MiB, GDN state with snapshots {:.1f} MiB",
       whose, mib(memory.weights), mib(memory.kv_cache), mib(memory.gdn_state));
+}
+
+void print_places(std::vector<numa_place> const& places) {
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].node < 0) {
+      spdlog::warn("numa: rank {} runs anywhere: {}", rank, places[rank].why_not);
+    } else {
+      spdlog::info("numa: rank {} on node {}, {} processors", rank, places[rank].node,
+                   places[rank].cpus.size());
+    }
+  }
+}
+
+/// What k auto goes by.
+void print_costs(model::round_costs const& costs) {
+  for (std::size_t i = 0; i < costs.of.size(); ++i) {
+    auto const& points = costs.of[i].points;
+    spdlog::info(
+        "round with k = {}: {:.2f} ms of one lane, {:.2f} ms of {}, {:.3f} ms per 1000 live "
+        "tokens",
+        model::round_depths[i], points.front().ms, points.back().ms, points.back().lanes,
+        1000 * costs.of[i].ms_per_token);
+  }
 }
 
 /// The plan for the flags' GPUs, printed; ranks on one GPU take from each other.
@@ -136,6 +160,12 @@ void add_model_flags(CLI::App& app, model_flags& flags) {
                  "speculation and batching may then change a text)")
       ->check(CLI::IsMember({"one-shot", "nccl", "nccl-all-reduce"}))
       ->capture_default_str();
+  app.add_option(
+         "--numa", flags.numa,
+         "With --device cuda: auto keeps each rank's thread, and the pinned memory that its "
+         "copies go through, on the NUMA node of its GPU; off")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str();
   app.add_flag("--allow-busy-gpu", flags.allow_busy_gpu,
                "Load although other programs hold memory of the GPU");
   app.add_flag("--force-fallback", flags.force_fallback)->group("");  // a fault for tests
@@ -210,9 +240,16 @@ loaded_model load(model_flags const& flags) {
   loaded.threads = threads_of_rank * flags.tp;
   loaded.name = loaded.source->name();
 
+  loaded.places = ranks_on.places();
+  print_places(loaded.places);
+
   auto const make_rank = [&](std::shared_ptr<parallel::communicator> ranks) {
     model::qwen38_options own = options;
     own.ranks = std::move(ranks);
+    // A rank keeps its thread; without ranks the engine's is started by this one.
+    if (!loaded.places.empty()) {
+      run_at(loaded.places[static_cast<std::size_t>(own.ranks ? own.ranks->rank() : 0)]);
+    }
     std::optional<progress_line> line;
     if (!own.ranks || own.ranks->rank() == 0) {  // ranks load in step, more or less
       own.on_progress = [&line](std::uint64_t done, std::uint64_t total, std::string_view item) {
@@ -268,6 +305,15 @@ loaded_model load(model_flags const& flags) {
                    flags.reduction);
     }
   }
+  if (flags.measures_rounds) {
+    model::measure_options how;
+    if (ranks_on.on_gpus()) {  // quick, and not on a line over the lanes
+      how.untimed_rounds = 2;
+      how.lanes = flags.lanes;
+    }
+    loaded.costs = model::measure_rounds(*loaded.model, how);
+    if (loaded.costs) print_costs(*loaded.costs);
+  }
   if (options.snapshots > 0) {
     spdlog::info("prefix cache: {} snapshots of {:.1f} MiB", options.snapshots,
                  mib(model::snapshot_bytes(config)));
@@ -290,6 +336,7 @@ engine::sampling_params default_sampling(checkpoint::generation_config const& co
 
 std::unique_ptr<engine::engine> start_engine(loaded_model const& loaded,
                                              engine::engine_options options) {
+  options.costs = loaded.costs;
   options.on_fault = [](std::string const& what) { spdlog::error("{}", what); };
   auto engine = std::make_unique<engine::engine>(*loaded.model, *loaded.tokenizer, options);
   engine->start();

@@ -2,15 +2,18 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/config.hpp"
 #include "cli/model_source.hpp"
+#include "cli/numa.hpp"
 #include "engine/engine.hpp"
 #include "model/causal_lm.hpp"
 #include "model/qwen38.hpp"
+#include "model/round_costs.hpp"
 #include "ops/backend.hpp"
 #include "ops/profiled_backend.hpp"
 #include "text/chat_template.hpp"
@@ -39,7 +42,9 @@ struct model_flags {
   std::int64_t kv_tokens = 0;
   std::int64_t prefix_cache_mib = 0;  ///< for the snapshots of the prefix cache; 0: no such cache
   double gpu_memory_fraction = 0.92;  ///< of each GPU, which the model may fill with what is there
+  std::string numa = "auto";          ///< or "off": ranks' threads stay near their GPUs
   bool allow_busy_gpu = false;        ///< load beside other programs' memory
+  bool measures_rounds = false;       ///< for requests that choose their draft depth
   bool profiled = false;              ///< a backend that says where its time goes
   bool force_fallback = false;        ///< CPU products in plain C++; to test the start-up gate
   std::string chat_template;  ///< what an unknown chat template is taken for; "": it is refused
@@ -65,6 +70,9 @@ struct loaded_model {
   std::string reduction;       ///< how ranks add up; "" where there is one
   /// The parts of `model`, in rank order; asked while the engine rests.
   std::vector<model::qwen38_model const*> ranks;
+  std::vector<numa_place> places;  ///< each rank's with --numa auto on GPUs, else none
+  /// With model_flags::measures_rounds, where the model drafts.
+  std::optional<model::round_costs> costs;
   /// With model_flags::profiled rank 0's backend; the model's own.
   ops::profiled_backend* profile = nullptr;
 };

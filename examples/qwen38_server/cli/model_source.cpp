@@ -5,6 +5,7 @@
 
 #include <system_error>
 
+#include "checkpoint/hub_revision.hpp"
 #include "support/error.hpp"
 #include "text/byte_vocabulary.hpp"
 
@@ -26,7 +27,10 @@ std::filesystem::path make_temporary_directory() {
 model_source::model_source(std::string const& model, checkpoint::open_mode mode) : mode_(mode) {
   if (!model.starts_with(synthetic_scheme)) {
     directory_ = model;
-    name_ = std::filesystem::weakly_canonical(directory_).filename().string();
+    auto const revision = checkpoint::find_hub_revision(directory_);
+    name_ = revision && !revision->repository.empty()
+                ? revision->repository
+                : std::filesystem::weakly_canonical(directory_).filename().string();
     return;
   }
   name_ = model;

@@ -26,7 +26,7 @@ class model_source {
   [[nodiscard]] bool is_synthetic() const noexcept { return synthetic_ != nullptr; }
   /// Where config.json and the like are.
   [[nodiscard]] std::filesystem::path const& directory() const noexcept { return directory_; }
-  /// "synth:27b", or the directory's last component.
+  /// "synth:27b"; of a hub's cache "owner/name"; else the directory's last component.
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
   /// The tensors, for one thread; this must outlive them.
   [[nodiscard]] std::shared_ptr<checkpoint::repository> open() const;

@@ -88,7 +88,15 @@ rank_devices::rank_devices(model_flags const& flags)
   if (flags.device == "cuda") {
     std::vector<int> const gpus = chosen_gpus(flags);
     if (!flags.allow_busy_gpu) std::ranges::for_each(gpus, ops::cuda::require_idle);
-    for (int gpu : gpus) devices_.push_back(ops::cuda::open_gpu(gpu));
+    for (int gpu : gpus) {
+      numa_place place;
+      if (flags.numa == "auto") {
+        place = find_numa_place(ops::cuda::pci_id_of_gpu(gpu));
+        places_.push_back(place);
+      }
+      numa_visit const visit(place);  // takes the device's pinned memory there
+      devices_.push_back(ops::cuda::open_gpu(gpu));
+    }
     return;
   }
   std::string const expected = "cpu or cuda";

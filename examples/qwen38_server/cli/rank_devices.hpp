@@ -10,6 +10,7 @@
 
 #include "cli/load.hpp"
 #include "cli/memory_plan.hpp"
+#include "cli/numa.hpp"
 #include "ops/backend.hpp"
 #include "parallel/communicator.hpp"
 
@@ -35,6 +36,8 @@ class rank_devices {
   [[nodiscard]] bool on_gpus() const noexcept { return !devices_.empty(); }
   /// Of the ranks' GPUs, as they are now.
   [[nodiscard]] std::vector<gpu_card> cards() const;
+  /// Near each rank's GPU, with --numa auto; else none.
+  [[nodiscard]] std::vector<numa_place> const& places() const noexcept { return places_; }
   /// device::reserve and device::memory of a rank's GPU.
   void reserve(int rank, std::size_t bytes) const;
   [[nodiscard]] ops::cuda::memory_ledger const& memory(int rank) const;
@@ -52,6 +55,7 @@ class rank_devices {
   std::string reduction_;
   qpn::cpu::isa cpu_path_;
   std::vector<std::shared_ptr<ops::cuda::device>> devices_;  ///< each rank's; none on the CPU
+  std::vector<numa_place> places_;
 };
 
 }  // namespace qwen38::cli

@@ -51,14 +51,14 @@ void apply_profile(CLI::App const& command, serve_flags& flags) {
   auto const is_given = [&](char const* name) { return command.get_option(name)->count() > 0; };
   if (!is_given("--lanes")) flags.model.lanes = of.lanes;
   if (!is_given("--context")) flags.model.default_context = of.context;
-  if (!is_given("--k")) flags.startup.draft_tokens = of.draft_tokens;
+  if (!is_given("--k")) flags.startup.depth = {of.draft_tokens, false};
   if (!is_given("--prefix-cache-mib")) flags.model.prefix_cache_mib = of.prefix_cache_mib;
   spdlog::info(
       "profile {} ({}): --lanes {}, --context {} or the model's limit, --k {}, "
       "--prefix-cache-mib {}",
       of.name, of.what, flags.model.lanes,
       flags.model.context > 0 ? flags.model.context : flags.model.default_context,
-      flags.startup.draft_tokens, flags.model.prefix_cache_mib);
+      flags.startup.depth.name(), flags.model.prefix_cache_mib);
 }
 
 // SIGHUP has come, and the request log has not yet opened its file again.
@@ -105,8 +105,9 @@ api::settings settings_of(serve_flags const& flags, loaded_model const& loaded) 
   served.stall_limit = std::chrono::seconds(flags.stall_limit_s);
   served.defaults.max_tokens = flags.max_tokens;
   served.defaults.chat_format = loaded.chat_format;
-  served.defaults.draft_tokens =
-      loaded.model->get_limits().has_mtp ? flags.startup.draft_tokens : 0;
+  bool const drafts = loaded.model->get_limits().has_mtp;
+  served.defaults.draft_tokens = drafts ? flags.startup.depth.most : 0;
+  served.defaults.chooses_depth = drafts && flags.startup.depth.is_chosen;
   return served;
 }
 
@@ -118,7 +119,9 @@ struct served_model {
   std::optional<api::handler> requests;
 
   void load(serve_flags const& flags) {
-    loaded = cli::load(flags.model);
+    model_flags wanted = flags.model;
+    wanted.measures_rounds = true;  // any request may ask for k auto
+    loaded = cli::load(wanted);
     engine = start_engine(loaded, engine_options_of(flags));
     auto served = settings_of(flags, loaded);
     served.startup_report = pass_startup_gate(loaded, *engine, flags.model, flags.startup);
@@ -186,11 +189,8 @@ void add_serve(CLI::App& app, action& chosen) {
   command->add_option("--alias", flags->aliases, "Further names of the model; may be repeated");
   command->add_flag("--accept-any-model", flags->accept_any_model,
                     "Serve whatever a request's `model` says");
-  auto* const depth = command
-                          ->add_option("--k", flags->startup.draft_tokens,
-                                       "MTP draft depth of requests that name none")
-                          ->check(CLI::Range(0, 15))
-                          ->capture_default_str();
+  auto* const depth =
+      add_depth_flag(*command, flags->startup.depth, "MTP draft depth of requests that name none");
   command->add_option("--report", flags->startup.report,
                       "Write what the start-up checks found to this file, as JSON");
   command->add_flag("--allow-emulated", flags->startup.allow_emulated,
@@ -235,7 +235,7 @@ void add_serve(CLI::App& app, action& chosen) {
                        "long or extract; flags of their own go before")
           ->check(CLI::IsMember({"general", "long", "extract"}));
   command->callback([flags, command, profile, depth, &chosen] {
-    flags->startup.draft_tokens_given = depth->count() > 0;
+    flags->startup.depth_was_given = depth->count() > 0;
     if (profile->count() > 0) apply_profile(*command, *flags);
     chosen = [flags] { return serve(*flags); };
   });

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/hub_revision.hpp"
 #include "checkpoint/inspect.hpp"
 #include "cli/collector.hpp"
 #include "cli/startup_report.hpp"
@@ -92,15 +93,20 @@ startup_facts gather(loaded_model const& loaded, model_flags const& flags) {
     facts.tensor_bytes = stored.bytes;
     facts.ignored_tensors = stored.weights ? stored.tensors - stored.weights->used.size() : 0;
     facts.structure = structure_of(directory);
-    facts.known_as = known_checkpoint(facts.structure);
+    facts.revision = checkpoint::find_hub_revision(directory);
+    recognise_checkpoint(facts);
     facts.kv_cache_directive = stored.kv_cache_algo;
   }
   facts.has_mtp = loaded.model->get_limits().has_mtp;
+  facts.costs = loaded.costs;
   facts.best_cpu_route = std::string("cpu/") + qpn::cpu::to_string(qpn::cpu::best_isa());
   for (model::qwen38_model const* rank : loaded.ranks) {
     auto const memory = rank->get_memory_use();
     facts.ranks.push_back({rank->linears(), rank->routes(), rank->attention_route(), memory.weights,
-                           memory.kv_cache, memory.gdn_state});
+                           memory.kv_cache, memory.gdn_state, std::nullopt});
+  }
+  for (std::size_t rank = 0; rank < loaded.places.size(); ++rank) {
+    facts.ranks[rank].place = loaded.places[rank];
   }
   return facts;
 }
@@ -116,11 +122,12 @@ void write_report(std::filesystem::path const& path, std::string const& text) {
 
 std::string pass_startup_gate(loaded_model const& loaded, engine::engine& engine,
                               model_flags const& flags, startup_options const& options) {
-  warm_up_facts const first = warm_up(loaded, engine, options.draft_tokens);
+  warm_up_facts const first = warm_up(loaded, engine, options.depth.most);
   startup_facts facts = gather(loaded, flags);
   facts.warm_up = first;
-  facts.drafts_asked = options.draft_tokens;
-  facts.drafts_were_asked = options.draft_tokens_given;
+  facts.drafts_asked = options.depth.most;
+  facts.depth_is_chosen = options.depth.is_chosen;
+  facts.drafts_were_asked = options.depth_was_given;
   facts.emulated_is_allowed = options.allow_emulated;
 
   std::string const surprise = find_surprise(facts);
@@ -131,7 +138,7 @@ std::string pass_startup_gate(loaded_model const& loaded, engine::engine& engine
       "start-up: checkpoint {}, {} tensors, head in its own codes, k {}, KV cache f16{}, "
       "attention {}, warm-up {:.0f} ms",
       facts.known_as.empty() ? "unpinned" : "is " + facts.known_as, facts.tensors,
-      facts.warm_up.draft_tokens,
+      facts.depth_is_chosen && facts.has_mtp ? "auto" : std::to_string(facts.warm_up.draft_tokens),
       facts.kv_cache_directive.empty() ? std::string()
                                        : " (declared " + facts.kv_cache_directive + ", overridden)",
       facts.ranks.front().attention_route, facts.warm_up.ms);

@@ -4,14 +4,15 @@
 #include <filesystem>
 #include <string>
 
+#include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 #include "engine/engine.hpp"
 
 namespace qwen38::cli {
 
 struct startup_options {
-  int draft_tokens = 7;
-  bool draft_tokens_given = false;  ///< by a flag
+  draft_depth depth;
+  bool depth_was_given = false;  ///< by a flag
   bool allow_emulated = false;
   std::filesystem::path report;  ///< where to write the report, whatever the verdict; "": nowhere
 };

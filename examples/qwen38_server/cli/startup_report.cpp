@@ -20,6 +20,18 @@ constexpr known known_checkpoints[] = {
      "the demo model of this repository"},
 };
 
+/// Published revisions that this server was written for, by the first digits of their commits.
+struct published {
+  std::string_view repository;
+  std::string_view commit;
+};
+constexpr published published_checkpoints[] = {
+    {"RadixArk/Qwen3.8-27B-NVFP4", "319f741"},
+    {"nvidia/Qwen3.8-27B-NVFP4", "482ca0f3"},
+    {"unsloth/Qwen3.8-27B-NVFP4", "9e3d73c7"},
+    {"Qwen/Qwen3.8-27B", "1d4bf0f2ff6012fd82039f2fa52739d0dd7c60c0"},
+};
+
 /// The format that holds a class's own codes.
 qpn::format_id format_of(checkpoint::quant_class stored) {
   switch (stored) {
@@ -85,10 +97,32 @@ std::string route_surprise(startup_facts const& facts) {
          (emulated ? ", or --allow-emulated" : "");
 }
 
+std::string depth_name(startup_facts const& facts) {
+  return facts.depth_is_chosen ? "auto" : std::to_string(facts.drafts_asked);
+}
+
+nlohmann::ordered_json to_json(numa_place const& place) {
+  if (place.node < 0) return {{"node", nullptr}, {"why_not", place.why_not}};
+  return {{"node", place.node}, {"processors", place.cpus.size()}};
+}
+
+/// By depth: [[lanes, ms], ...] at a short context, and what a live token adds.
+nlohmann::ordered_json to_json(model::round_costs const& costs) {
+  auto all = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < costs.of.size(); ++i) {
+    auto& one = all[std::to_string(model::round_depths[i])];
+    for (auto const& point : costs.of[i].points) {
+      one["lanes_ms"].push_back({point.lanes, point.ms});
+    }
+    one["ms_per_live_token"] = costs.of[i].ms_per_token;
+  }
+  return all;
+}
+
 std::string drafting_surprise(startup_facts const& facts) {
   warm_up_facts const& warm_up = facts.warm_up;
   if (facts.drafts_were_asked && facts.drafts_asked > 0 && !facts.has_mtp) {
-    return "--k " + std::to_string(facts.drafts_asked) +
+    return "--k " + depth_name(facts) +
            " is asked for, but the checkpoint has no MTP layer: expected --k 0";
   }
   int const expected = facts.has_mtp ? facts.drafts_asked : 0;
@@ -101,11 +135,22 @@ std::string drafting_surprise(startup_facts const& facts) {
 
 }  // namespace
 
-std::string known_checkpoint(std::string const& structure) {
+void recognise_checkpoint(startup_facts& facts) {
   for (known const& one : known_checkpoints) {
-    if (one.structure == structure) return std::string(one.name);
+    if (one.structure != facts.structure) continue;
+    facts.known_as = one.name;
+    facts.known_by = "structure";
+    return;
   }
-  return {};
+  if (!facts.revision) return;
+  for (published const& one : published_checkpoints) {
+    bool const is_there =
+        facts.revision->repository.empty() || facts.revision->repository == one.repository;
+    if (!is_there || !facts.revision->commit.starts_with(one.commit)) continue;
+    facts.known_as = std::string(one.repository) + " at " + std::string(one.commit.substr(0, 8));
+    facts.known_by = "revision";
+    return;
+  }
 }
 
 std::vector<std::string> fallback_routes(startup_facts const& facts) {
@@ -138,15 +183,23 @@ nlohmann::ordered_json to_json(startup_facts const& facts, std::string const& su
   report["model"] = facts.model;
   report["checkpoint"] = {
       {"known_as", facts.known_as.empty() ? json("unpinned") : json(facts.known_as)},
+      {"known_by", facts.known_by.empty() ? json() : json(facts.known_by)},
+      {"repository", facts.revision && !facts.revision->repository.empty()
+                         ? json(facts.revision->repository)
+                         : json()},
+      {"revision", facts.revision ? json(facts.revision->commit) : json()},
       {"structure_sha256", facts.structure},
       {"tensors", facts.tensors},
       {"bytes", facts.tensor_bytes},
       {"ignored_tensors", facts.ignored_tensors}};
   report["device"] = facts.device;
   report["tp"] = facts.tp;
-  report["speculation"] = {{"asked", facts.drafts_asked},
-                           {"served", facts.warm_up.draft_tokens},
-                           {"mtp", facts.has_mtp}};
+  report["speculation"] = {
+      {"asked", facts.depth_is_chosen ? json("auto") : json(facts.drafts_asked)},
+      {"served",
+       facts.depth_is_chosen && facts.has_mtp ? json("auto") : json(facts.warm_up.draft_tokens)},
+      {"mtp", facts.has_mtp},
+      {"round_ms", facts.costs ? to_json(*facts.costs) : json()}};
   bool const has_directive = !facts.kv_cache_directive.empty();
   report["kv_cache"] = {{"dtype", "f16"},
                         {"declared", has_directive ? json(facts.kv_cache_directive) : json()},
@@ -160,6 +213,7 @@ nlohmann::ordered_json to_json(startup_facts const& facts, std::string const& su
   for (rank_facts const& rank : facts.ranks) {
     json one;
     one["attention"] = rank.attention_route;
+    one["numa"] = rank.place ? to_json(*rank.place) : json();
     one["bytes"] = {{"weights", rank.weight_bytes},
                     {"kv_cache", rank.kv_cache_bytes},
                     {"gdn_state", rank.gdn_state_bytes}};

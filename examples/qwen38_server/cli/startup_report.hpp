@@ -4,9 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/hub_revision.hpp"
+#include "cli/numa.hpp"
+#include "model/round_costs.hpp"
 #include "model/weights.hpp"
 #include "ops/backend.hpp"
 
@@ -20,6 +24,7 @@ struct rank_facts {
   std::size_t weight_bytes = 0;
   std::size_t kv_cache_bytes = 0;
   std::size_t gdn_state_bytes = 0;
+  std::optional<numa_place> place;  ///< none: --numa off, or on the CPU
 };
 
 /// The first request, which no client sent.
@@ -44,19 +49,24 @@ struct startup_facts {
   /// SHA-256 over config.json and the index (or a single file's header): which names, types and
   /// places the checkpoint has, not what is in them.
   std::string structure;
-  std::string known_as;            ///< a checkpoint that this program knows by that; "": unpinned
+  std::optional<checkpoint::hub_revision> revision;  ///< that it was downloaded at
+  std::string known_as;            ///< a checkpoint that this program knows; "": unpinned
+  std::string known_by;            ///< "structure" or "revision"; "": unpinned
   std::string kv_cache_directive;  ///< declared KV cache type; "": none
   std::vector<rank_facts> ranks;
   bool has_mtp = false;
   int drafts_asked = 0;
+  bool depth_is_chosen = false;    ///< round by round, up to drafts_asked
   bool drafts_were_asked = false;  ///< by a flag, not by its default
+  std::optional<model::round_costs> costs;
   warm_up_facts warm_up;
   std::string best_cpu_route;  ///< "cpu/avx2": the prefix of routes that are none's fallback
   bool emulated_is_allowed = false;
 };
 
-/// The name of a checkpoint whose structure this program knows, or "".
-[[nodiscard]] std::string known_checkpoint(std::string const& structure);
+/// Fills known_as and known_by from structure and revision: the structure goes before, since it is
+/// the files' own.
+void recognise_checkpoint(startup_facts& facts);
 
 /// Routes that stand in for a better one: other instructions than the CPU's best, or a matrix
 /// instruction that the GPU lacks.

@@ -95,7 +95,7 @@ engine::engine(model::causal_lm& model, text::tokenizer const& tokenizer, engine
     : model_(model),
       tokenizer_(tokenizer),
       options_(std::move(options)),
-      loop_(model, options_.on_fault),
+      loop_(model, options_.costs ? &*options_.costs : nullptr, options_.on_fault),
       memory_(checked(model.get_limits(), tokenizer)),
       scheduler_({static_cast<std::size_t>(model.get_limits().max_lanes), options_.queue_limit,
                   options_.queue_timeout, options_.request_timeout}) {
@@ -162,6 +162,10 @@ void engine::check(request const& wanted) const {
   require(wanted.draft_tokens == 0 || limits.has_mtp,
           "draft_tokens: this model has no MTP layer, so it must be 0, got " +
               std::to_string(wanted.draft_tokens) + '.');
+  require(
+      !wanted.chooses_depth || wanted.draft_tokens == 0 || options_.costs,
+      "draft_tokens: its choice by the round needs the costs of rounds, which were not measured; "
+      "expected a depth.");
   require(
       !wanted.thinking_budget || (*wanted.thinking_budget >= 0 && wanted.end_reasoning_id >= 0 &&
                                   wanted.end_reasoning_id < limits.valid_ids),

@@ -33,6 +33,8 @@ struct engine_options {
   std::chrono::milliseconds request_timeout{0};
   /// The time, for deadlines and measurements; may be called from any thread.
   std::function<scheduler::time_point()> now = std::chrono::steady_clock::now;
+  /// Of the model's rounds, which requests that choose their depth need; none: they are refused.
+  std::optional<model::round_costs> costs = {};
   /// Told, on the engine's thread, what each failure of the model or of the engine says: for the
   /// log. Must not throw.
   std::function<void(std::string const&)> on_fault = {};

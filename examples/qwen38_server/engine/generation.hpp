@@ -45,6 +45,9 @@ class generation {
     return plain ? sampler_.choice(completion_tokens_ < wanted_.min_tokens) : nullptr;
   }
 
+  /// What the choice's penalties are of; valid until the next add().
+  [[nodiscard]] std::span<ops::token_count const> seen() const noexcept { return sampler_.seen(); }
+
   /// The next token of the output; may end it. Not after the end.
   void add(std::int32_t id);
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "model/round_costs.hpp"
 #include "text/token_constraint.hpp"
 
 namespace qwen38::engine {
@@ -35,6 +37,9 @@ struct request {
   std::int64_t max_tokens = 1;  ///< >= 1; prompt + max_tokens <= context, or submit() refuses
   std::int64_t min_tokens = 0;  ///< stop ids are not sampled before this many tokens
   int draft_tokens = 0;         ///< MTP depth k, 0 .. max_draft_tokens
+  /// The depth of each round is chosen by what lately was accepted and what rounds cost
+  /// (engine/depth_chooser.hpp); draft_tokens is the most.
+  bool chooses_depth = false;
   std::vector<std::int32_t>
       stop_ids;  ///< end the text and are not printed; the model's eos ids among them
   std::vector<std::string> stop_strings;  ///< end the text; the match and what follows is dropped
@@ -93,11 +98,15 @@ struct usage_counts {
 };
 
 struct speculation_counts {
-  int draft_tokens = 0;     ///< k asked for and served
-  std::int64_t rounds = 0;  ///< verify passes (plain decode steps for k = 0)
+  int draft_tokens = 0;        ///< k asked for and served
+  bool chooses_depth = false;  ///< as the request does; draft_tokens is the most then
+  std::int64_t rounds = 0;     ///< verify passes (plain decode steps for k = 0)
   std::int64_t drafted = 0;
   std::int64_t accepted = 0;
   std::vector<std::int64_t> accepted_at;  ///< [k] drafts accepted at depth 1 .. k
+  /// Rounds by the depth that was chosen for them, in the order of model::round_depths; all 0 where
+  /// the request names its depth.
+  std::array<std::int64_t, model::round_depths.size()> rounds_at = {};
   /// Tokens emitted per round, the round being one target pass. 0 if there was none.
   [[nodiscard]] double tau() const noexcept {
     return rounds > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(rounds) : 0.0;

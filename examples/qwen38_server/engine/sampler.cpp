@@ -35,11 +35,6 @@ void check_finite(std::span<float const> logits) {
   }
 }
 
-/// Penalties of any size leave a logit finite.
-float clamped(float logit) {
-  return std::clamp(logit, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
-}
-
 void ban_unmasked(std::span<std::uint32_t const> mask, std::span<float> logits) {
   for (std::size_t id = 0; id < logits.size(); ++id) {
     if ((mask[id / 32] >> id % 32 & 1U) == 0) logits[id] = banned;
@@ -73,8 +68,12 @@ void check_sampling(sampling_params const& params) {
 
 sampler::sampler(sampling_params const& params, std::span<std::int32_t const> stop_ids,
                  std::int32_t valid_ids)
-    : params_(params),
-      choice_{params.temperature, params.top_p, params.top_k, reach_of(params.min_p), params.seed},
+    : choice_{params.temperature,
+              params.top_p,
+              params.top_k,
+              reach_of(params.min_p),
+              params.seed,
+              {params.repetition_penalty, params.frequency_penalty, params.presence_penalty}},
       stop_ids_(stop_ids.begin(), stop_ids.end()),
       valid_ids_(valid_ids) {}
 
@@ -86,33 +85,22 @@ std::int32_t checked_token(ops::ranked_id const& chosen) {
 
 ops::token_choice const* sampler::choice(bool without_stop_ids) const noexcept {
   bool const bans = without_stop_ids && !stop_ids_.empty();
-  return !bans && !penalises() ? &choice_ : nullptr;
+  return !bans && std::ssize(seen_) <= ops::max_seen ? &choice_ : nullptr;
 }
 
-bool sampler::penalises() const noexcept {
-  return params_.repetition_penalty != 1 || params_.frequency_penalty != 0 ||
-         params_.presence_penalty != 0;
+std::int32_t& sampler::count_of(std::int32_t id) {
+  auto const [found, is_new] = places_.try_emplace(id, seen_.size());
+  if (is_new) seen_.push_back({id, 0});
+  return seen_[found->second].count;
 }
 
 void sampler::add_prompt(std::span<std::int32_t const> ids) {
-  if (!penalises()) return;
-  for (std::int32_t id : ids) counts_.try_emplace(id, 0);
+  if (!choice_.penalties.any()) return;
+  for (std::int32_t id : ids) static_cast<void>(count_of(id));
 }
 
 void sampler::add(std::int32_t id) {
-  if (penalises()) ++counts_[id];
-}
-
-void sampler::penalise(std::span<float> logits) const {
-  for (auto const& [id, count] : counts_) {
-    float& logit = logits[static_cast<std::size_t>(id)];
-    if (logit == banned) continue;
-    float const r = params_.repetition_penalty;
-    logit = clamped(logit > 0 ? logit / r : logit * r);
-    if (count == 0) continue;
-    logit = clamped(logit - params_.frequency_penalty * static_cast<float>(count));
-    logit = clamped(logit - params_.presence_penalty);
-  }
+  if (choice_.penalties.any()) ++count_of(id);
 }
 
 std::int32_t sampler::sample(std::span<float const> logits, std::int64_t position,
@@ -121,9 +109,12 @@ std::int32_t sampler::sample(std::span<float const> logits, std::int64_t positio
   logits = logits.first(static_cast<std::size_t>(valid_ids_));
   check_finite(logits);
   bool const bans = without_stop_ids && !stop_ids_.empty();
-  if (bans || !counts_.empty() || !mask.empty()) {
+  if (bans || !seen_.empty() || !mask.empty()) {
     scratch.logits.assign(logits.begin(), logits.end());
-    penalise(scratch.logits);
+    for (ops::token_count const& one : seen_) {
+      float& logit = scratch.logits[static_cast<std::size_t>(one.id)];
+      logit = ops::penalised_logit(logit, choice_.penalties, one.count);
+    }
     for (std::int32_t id : stop_ids_) {
       if (bans && id < valid_ids_) scratch.logits[static_cast<std::size_t>(id)] = banned;
     }

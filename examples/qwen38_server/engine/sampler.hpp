@@ -28,8 +28,7 @@ struct sampler_scratch {
 /// One request's choice of tokens. From a row of fp32 logits and the tokens before it, in this
 /// order:
 ///
-///     l = l > 0 ? l / repetition : l * repetition    ids in the prompt or the output
-///     l = l - frequency * count - presence           ids in the output, count times
+///     penalties of ids in the prompt or the output    ops::token_penalties
 ///     temperature < 1e-5: the id of the largest l, the lowest of equal ones
 ///     p = exp(l / temperature), normalised; then kept are
 ///     min_p: ids with p >= min_p * max p;  top_k: the first k ids;  top_p: the shortest beginning
@@ -37,7 +36,7 @@ struct sampler_scratch {
 ///     one draw from what is kept, by random_bits(seed, position)
 ///
 /// Ids from valid_ids on are never chosen, nor those that a mask leaves out, nor, where asked, the
-/// stop ids. From the penalties on it is as ops/token_choice.hpp says (an id less likely than 2^-44
+/// stop ids. All of it is as ops/token_choice.hpp says (an id less likely than 2^-44
 /// of the likeliest has no mass), so the choice is a function of the row, the tokens and the
 /// position alone, on any device.
 class sampler {
@@ -48,6 +47,8 @@ class sampler {
 
   /// How a model may choose for this request, with the same result; null: it may not.
   [[nodiscard]] ops::token_choice const* choice(bool without_stop_ids) const noexcept;
+  /// The ids that its penalties are of; none without penalties. Valid until the next id is added.
+  [[nodiscard]] std::span<ops::token_count const> seen() const noexcept { return seen_; }
 
   void add_prompt(std::span<std::int32_t const> ids);
   /// The next token of the output.
@@ -62,14 +63,14 @@ class sampler {
                                     sampler_scratch& scratch) const;
 
  private:
-  [[nodiscard]] bool penalises() const noexcept;
-  void penalise(std::span<float> logits) const;
+  /// Its count; one is added where the id is new.
+  std::int32_t& count_of(std::int32_t id);
 
-  sampling_params params_;
   ops::token_choice choice_;
   std::vector<std::int32_t> stop_ids_;
   std::int32_t valid_ids_;
-  std::unordered_map<std::int32_t, std::int64_t> counts_;  // in the output; 0: in the prompt only
+  std::vector<ops::token_count> seen_;
+  std::unordered_map<std::int32_t, std::size_t> places_;  // in seen_
 };
 
 }  // namespace qwen38::engine

@@ -90,12 +90,15 @@ void speculative_loop::write_mtp_rows(lane& one, std::int64_t first, std::int64_
 
 void speculative_loop::decode(std::span<lane* const> running) {
   std::int64_t const max_rows = model_.get_limits().max_rows;
+  std::int64_t live = 0;
+  for (lane const* one : running) live += one->position;
+  for (lane* const one : running) one->plan_round(costs_, static_cast<int>(running.size()), live);
   for (auto next = running.begin(); next != running.end();) {
     group_.clear();
     std::int64_t rows = 0;     // of the target
     std::int64_t settled = 0;  // of the MTP layer
     for (; next != running.end(); ++next) {
-      int const depth = (*next)->depth();
+      int const depth = (*next)->drafts;
       rows += 1 + depth;
       settled += depth > 0 ? std::ssize((*next)->settled) : 0;
       if (std::max(rows, settled) > max_rows) break;
@@ -108,7 +111,8 @@ void speculative_loop::decode(std::span<lane* const> running) {
 void speculative_loop::decode_group() {
   batch_.clear();
   for (lane const* one : group_) {
-    batch_.push_back({one->index, one->position, one->settled, one->depth(), one->work->choice()});
+    batch_.push_back({one->index, one->position, one->settled, one->drafts, one->work->choice(),
+                      one->work->seen()});
   }
   results_.assign(batch_.size(), {});
   if (!attempt(group_, [&] { model_.round(batch_, results_); })) return;
@@ -127,17 +131,23 @@ std::int32_t speculative_loop::next_token(lane const& one, model::round_result c
 
 void speculative_loop::accept(lane& one, model::round_result const& got) {
   std::size_t const drafts = got.drafts.size();
-  one.settled.clear();
+  bool const chooses = one.work->wanted().chooses_depth;
+  if (drafts > 0 || !chooses) one.settled.clear();
+  std::size_t emitted = 0;
   do {
-    one.settled.push_back(next_token(one, got, one.settled.size()));
+    one.settled.push_back(next_token(one, got, emitted++));
     one.work->add(one.settled.back());
-  } while (!one.work->ended() && one.settled.size() <= drafts &&
-           one.settled.back() == got.drafts[one.settled.size() - 1]);
+  } while (!one.work->ended() && emitted <= drafts &&
+           one.settled.back() == got.drafts[emitted - 1]);
 
   // Drafts behind a token that ended the output were never needed, even where they were right.
-  std::size_t const accepted = one.settled.size() - 1;
-  if (drafts > 0) model_.keep(one.index, std::ssize(one.settled));
-  one.position += std::ssize(one.settled);
+  std::size_t const accepted = emitted - 1;
+  if (drafts > 0) model_.keep(one.index, static_cast<std::int64_t>(emitted));
+  one.position += static_cast<std::int64_t>(emitted);
+  if (chooses) {
+    one.chooser.observe(static_cast<int>(drafts), static_cast<int>(accepted));
+    ++one.speculation.rounds_at[one.chosen];
+  }
 
   one.speculation.rounds += 1;
   one.speculation.drafted += static_cast<std::int64_t>(drafts);

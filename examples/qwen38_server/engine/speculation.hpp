@@ -28,9 +28,11 @@ namespace qwen38::engine {
 /// lane: finish_reason::failed, with one sentence. The other lanes go on.
 class speculative_loop {
  public:
-  /// on_fault: is told what an exception says; may be empty.
-  speculative_loop(model::causal_lm& model, std::function<void(std::string const&)> on_fault)
-      : model_(model), on_fault_(std::move(on_fault)) {}
+  /// costs: of the model's rounds, outlive this; null where no request chooses its depth. on_fault:
+  /// is told what an exception says; may be empty.
+  speculative_loop(model::causal_lm& model, model::round_costs const* costs,
+                   std::function<void(std::string const&)> on_fault)
+      : model_(model), costs_(costs), on_fault_(std::move(on_fault)) {}
 
   /// Starts a sequence in the pages reserved, from the snapshot if there is one.
   void begin(lane& one, generation& work, reservation const& held);
@@ -56,6 +58,7 @@ class speculative_loop {
                                         std::size_t row);
 
   model::causal_lm& model_;
+  model::round_costs const* costs_;
   std::function<void(std::string const&)> on_fault_;
   sampler_scratch scratch_;
   // Of the round in hand; members so that a round allocates nothing once they have grown.

@@ -44,17 +44,23 @@ struct draft_rows {
   bool want_draft = true;
 };
 
+/// Tokens that a lane may settle before the MTP layer takes them.
+inline constexpr int max_settled = 16;
+
 /// A lane's part in a round.
 struct round_lane {
   int lane = 0;
   std::int64_t position = 0;  ///< of the anchor: the number of tokens that are final in the lane
-  /// Tokens that the lane's latest pass gave, after its last chunk or in its latest round, in order
-  /// and without a gap; the last one is the anchor, the first row of the round's target pass.
+  /// Tokens that the lane's passes gave since its last chunk or the latest round with drafts, that
+  /// round's included, in order and without a gap; the last one is the anchor, the first row of the
+  /// round's target pass. With drafts, the MTP layer takes them all: at most max_settled. A lane
+  /// that drafts no more may leave out all but the anchor.
   std::span<std::int32_t const> settled;
-  /// Rows behind the anchor. Once 0, 0 for good: the MTP layer misses what such a round settles.
-  int drafts = 0;
+  int drafts = 0;  ///< rows behind the anchor
   /// Of all rows; null: the caller chooses, from logits.
   ops::token_choice const* choice = nullptr;
+  /// Of a choice with penalties: the ids up to the anchor, each once, at most ops::max_seen.
+  std::span<ops::token_count const> seen = {};
 };
 
 /// What a round gives one lane. Valid until the model's next call.

@@ -143,6 +143,9 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   work_->pass = backend_->make_pass(pass);
   std::vector<ops::pass_limits> round_limits = {pass};
   round_limits.front().choices = max_rows;
+  round_limits.front().seen =
+      options.lanes *
+      std::min<std::int64_t>({ops::max_seen, limits_.valid_ids, options.max_context});
   if (limits_.has_mtp) {
     work_->draft_input = make(max_rows, 2 * h, activation);
     work_->draft_source = make(max_rows, h);

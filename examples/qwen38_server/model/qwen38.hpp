@@ -85,7 +85,7 @@ class qwen38_model final : public causal_lm {
     /// the border; -1: none.
     std::array<std::int64_t, 2> carried = {-1, -1};
     std::size_t newest = 0;
-    /// Positions whose hidden states are held for the MTP rows of the next round.
+    /// Positions whose hidden states are held for the MTP rows of the next round with drafts.
     std::int64_t settled_from = 0;
     std::int64_t settled_rows = 0;
   };
@@ -98,6 +98,7 @@ class qwen38_model final : public causal_lm {
     bool logits = false;
     std::int64_t rows = 0;      ///< of the target
     std::int64_t mtp_rows = 0;  ///< that became settled
+    std::int64_t settled = 0;   ///< most of any lane that drafts
     bool filled_up = false;
     /// Lanes with more drafts than so many.
     std::array<std::int64_t, 16> drafting = {};
@@ -138,6 +139,7 @@ class qwen38_model final : public causal_lm {
   [[nodiscard]] std::int32_t snapshot_row(std::int32_t snapshot) const;
   [[nodiscard]] std::int32_t draft_row(int lane) const;
   [[nodiscard]] std::int32_t settled_row(int lane, std::int64_t index) const;
+  [[nodiscard]] std::int64_t first_held(round_lane const& one) const;
   [[nodiscard]] std::int32_t unread_row() const;
   void copy_held(std::int32_t from, std::int32_t to);
   [[nodiscard]] std::vector<ops::row_move> carry_hidden();

@@ -33,6 +33,12 @@ std::int64_t power_of_two(std::int64_t least) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
 }
 
+/// Those that the lane's choice goes by.
+std::span<ops::token_count const> seen_of(round_lane const& one) {
+  bool const penalises = one.choice != nullptr && one.choice->penalties.any();
+  return penalises ? one.seen : std::span<ops::token_count const>();
+}
+
 /// 0, 1, 3, 7 or 15.
 std::int64_t bucket_drafts(std::int64_t drafts) {
   return power_of_two(drafts + 1) - 1;
@@ -71,7 +77,6 @@ qwen38_model::round_rows qwen38_model::plan_round(std::span<round_lane const> ba
   for (std::size_t i = 0; i < batch.size(); ++i) plan.order.push_back(i);
   std::ranges::stable_sort(plan.order, std::ranges::greater{},
                            [&](std::size_t i) { return batch[i].drafts; });
-  std::int64_t most_settled = 0;
   for (round_lane const& one : batch) {
     require(one.lane >= 0 && one.lane < limits_.max_lanes, "round: no such lane");
     lane_state const& at = lanes_[static_cast<std::size_t>(one.lane)];
@@ -84,7 +89,9 @@ qwen38_model::round_rows qwen38_model::plan_round(std::span<round_lane const> ba
     shape.rows += one.drafts + 1;
     shape.drafts = std::max<std::int64_t>(shape.drafts, one.drafts);
     shape.slots = std::max(shape.slots, one.position + one.drafts + 1);
-    shape.logits = shape.logits || one.choice == nullptr || !one.choice->is_greedy();
+    shape.logits = shape.logits || one.choice == nullptr || !one.choice->is_greedy() ||
+                   one.choice->penalties.any();
+    require(std::ssize(one.seen) <= ops::max_seen, "round: at most 32768 ids seen");
     for (int depth = 0; depth < one.drafts; ++depth)
       ++shape.drafting[static_cast<std::size_t>(depth)];
     if (one.drafts == 0) continue;
@@ -92,7 +99,7 @@ qwen38_model::round_rows qwen38_model::plan_round(std::span<round_lane const> ba
     require(at.settled_from + settled == one.position && settled <= at.settled_rows,
             "round: the hidden states of the settled tokens are not held");
     shape.mtp_rows += settled;
-    most_settled = std::max(most_settled, settled);
+    shape.settled = std::max(shape.settled, settled);
   }
   require(!batch.empty() && shape.rows <= max_rows && shape.mtp_rows <= max_rows,
           "round: a pass holds 1 to 96 rows");
@@ -100,16 +107,25 @@ qwen38_model::round_rows qwen38_model::plan_round(std::span<round_lane const> ba
   shape.filled_up = backend_->records() && !tap_ && (!ranks_ || ranks_->can_capture());
   if (shape.filled_up) {
     shape.lanes = std::min<std::int64_t>(power_of_two(shape.lanes), max_rows);
-    shape.drafts = bucket_drafts(std::max(shape.drafts, most_settled - 1));
+    shape.drafts = bucket_drafts(shape.drafts);
+    if (shape.drafts > 0) shape.settled = power_of_two(std::max(shape.drafts + 1, shape.settled));
     shape.slots = std::max(
         std::min(power_of_two(shape.slots), std::int64_t{limits_.kv_pages} * limits_.page_tokens),
         smallest_bucket_slots);
     shape.rows = std::min<std::int64_t>(shape.lanes * (shape.drafts + 1), max_rows);
-    shape.mtp_rows = shape.rows;
+    shape.mtp_rows = std::min<std::int64_t>(shape.lanes * shape.settled, max_rows);
     shape.drafting.fill(shape.lanes);
   }
   fill_passes(batch, plan);
   return plan;
+}
+
+/// Where the hidden states of a lane's rows are held: behind those that the MTP layer has not taken
+/// yet, after a round without drafts; once there are too many, only the latest.
+std::int64_t qwen38_model::first_held(round_lane const& one) const {
+  lane_state const& at = lanes_[static_cast<std::size_t>(one.lane)];
+  std::int64_t const waiting = one.position - at.settled_from;
+  return one.drafts == 0 && waiting < max_settled ? waiting : 0;
 }
 
 void qwen38_model::fill_passes(std::span<round_lane const> batch, round_rows& plan) const {
@@ -122,7 +138,8 @@ void qwen38_model::fill_passes(std::span<round_lane const> batch, round_rows& pl
     lane_state const& at = lanes_[static_cast<std::size_t>(one.lane)];
     pass_draft& rows = plan.passes[target];
     std::int64_t const first = rows.rows();
-    rows.spans.push_back({one.lane, one.position, first, one.drafts + 1, one.drafts > 0, at.pages});
+    rows.spans.push_back(
+        {one.lane, one.position, first, one.drafts + 1, one.drafts > 0, at.pages, seen_of(one)});
     rows.ids.push_back(one.settled.back());
     for (int i = 0; i < one.drafts; ++i) {
       rows.ids.push_back(ops::id_in_place(i * shape.lanes + static_cast<std::int64_t>(j)));
@@ -134,7 +151,7 @@ void qwen38_model::fill_passes(std::span<round_lane const> batch, round_rows& pl
     if (limits_.has_mtp) {
       for (int i = 0; i <= one.drafts; ++i) {
         rows.moves[settle_moves].push_back(
-            {static_cast<std::int32_t>(first + i), settled_row(one.lane, i)});
+            {static_cast<std::int32_t>(first + i), settled_row(one.lane, first_held(one) + i)});
       }
     }
     if (one.drafts == 0) continue;
@@ -171,8 +188,9 @@ void qwen38_model::fill_passes(std::span<round_lane const> batch, round_rows& pl
     });
   }
   if (!drafts) return;
-  plan.passes[mtp].ids.resize(rows, 0);
-  fill(plan.passes[mtp].moves[source_moves], rows, [&](std::int32_t row) {
+  auto const mtp_rows = static_cast<std::size_t>(shape.mtp_rows);
+  plan.passes[mtp].ids.resize(mtp_rows, 0);
+  fill(plan.passes[mtp].moves[source_moves], mtp_rows, [&](std::int32_t row) {
     return ops::row_move{unread_row(), row};
   });
   fill(plan.passes[mtp].moves[last_moves], static_cast<std::size_t>(shape.lanes),
@@ -190,9 +208,14 @@ void qwen38_model::set_round_passes(round_rows const& plan) {
   for (std::size_t i = 0; i < plan.passes.size(); ++i) {
     ops::pass_rows rows = plan.passes[i].view();
     if (shape.filled_up) {
-      bool const single = i >= drafter;
-      rows.size = {single ? shape.lanes : shape.rows, shape.lanes, single ? 1 : shape.drafts + 1,
-                   shape.slots, limits_.kv_pages};
+      rows.size = {shape.rows, shape.lanes, shape.drafts + 1, shape.slots, limits_.kv_pages};
+      if (i == mtp) {
+        rows.size->rows = shape.mtp_rows;
+        rows.size->longest_span = shape.settled;
+      } else if (i >= drafter) {
+        rows.size->rows = shape.lanes;
+        rows.size->longest_span = 1;
+      }
     }
     settings.push_back({work_->round_passes[i].get(), rows});
   }
@@ -234,7 +257,7 @@ void qwen38_model::run_round(round_shape const& shape) {
   }
   ops::tensor const logits = compute_logits(selected);
   if (logits.rows > 0) {
-    backend_->choose_tokens(*passes[target], logits, limits_.valid_ids, chosen);
+    backend_->choose_tokens(*passes[target], work_->tokens, logits, limits_.valid_ids, chosen);
   }
 }
 
@@ -245,15 +268,17 @@ void qwen38_model::round(std::span<round_lane const> batch, std::span<round_resu
   latest_.clear();
   set_round_passes(plan);
   if (shape.filled_up) {
-    work_->recorded.run(*backend_, {shape.lanes, shape.drafts, shape.slots, shape.logits},
+    work_->recorded.run(*backend_,
+                        {shape.lanes, shape.drafts, shape.settled, shape.slots, shape.logits},
                         [&] { run_round(shape); });
   } else {
     run_round(shape);
   }
   for (round_lane const& one : batch) {
     lane_state& at = lane_at(one.lane);
-    at.settled_from = one.position;
-    at.settled_rows = one.drafts + 1;
+    std::int64_t const first = first_held(one);
+    at.settled_from = one.position - first;
+    at.settled_rows = first + one.drafts + 1;
     if (one.drafts == 0) ++at.position;
   }
   read_round(batch, plan, results);

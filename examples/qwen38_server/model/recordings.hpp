@@ -16,6 +16,7 @@ namespace qwen38::model {
 struct round_bucket {
   std::int64_t lanes = 0;
   std::int64_t drafts = 0;
+  std::int64_t settled = 0;  ///< rows of the MTP layer, of each lane
   std::int64_t slots = 0;
   bool logits = false;
   bool operator==(round_bucket const&) const = default;

@@ -11,6 +11,7 @@ namespace qwen38::model {
 
 inline constexpr std::int32_t max_rows = 96;  // widest pass whose rows keep their bits everywhere
 inline constexpr std::int32_t max_tentative_rows = 16;
+static_assert(max_settled == max_tentative_rows, "a round settles what its rows were");
 
 /// Tensors of one pass, max_rows rows each.
 struct qwen38_model::workspace {

@@ -176,8 +176,8 @@ class backend {
   virtual std::vector<std::unique_ptr<pass>> make_passes(std::span<pass_limits const> limits) = 0;
 
   /// What the operations that follow, up to the next set_passes() of these passes, find in them;
-  /// all were made by one make_passes(), and of the others nothing is known afterwards. Page lists
-  /// must stay as they are until then.
+  /// all were made by one make_passes(), and of the others nothing is known afterwards. Lists of
+  /// pages and of ids seen must stay as they are until then.
   virtual void set_passes(std::span<pass_setting const> settings) = 0;
 
   [[nodiscard]] std::unique_ptr<pass> make_pass(pass_limits const& limits) {
@@ -220,9 +220,11 @@ class backend {
                            token_list best) = 0;
 
   /// chosen[r] as token_choice says from the first `valid` (>= 1) columns of row r, and its logit;
-  /// a row for each choice of the pass. A logit that is no number or +infinity is chosen before all
-  /// others; -infinity only where there is nothing else.
-  virtual void choose_tokens(pass const& p, tensor logits, std::int32_t valid,
+  /// a row for each choice of the pass. Penalties go by row_span::seen and the ids of the span's
+  /// rows, which may be those of `tokens`: see id_in_place(). They may be left in `logits`. A logit
+  /// that is no number or +infinity is chosen before all others; -infinity only where there is
+  /// nothing else.
+  virtual void choose_tokens(pass const& p, token_list tokens, tensor logits, std::int32_t valid,
                              token_list chosen) = 0;
 
   /// kv = [k | v] rows. k: norm with (1 + w) over each head, RoPE; both are written to the cache.

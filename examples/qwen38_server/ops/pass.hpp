@@ -22,6 +22,9 @@ struct row_span {
   /// Where the sequence's keys and values lie: slot s in page pages[s / kv_page_tokens]. Not needed
   /// where no keys and values are.
   std::span<std::int32_t const> pages = {};
+  /// For choices with penalties: each id of the sequence before the span's second row, once. The
+  /// rows' ids behind the first count in addition for the rows that follow them.
+  std::span<token_count const> seen = {};
 };
 
 /// Where a pass has `id_in_place(i)` for an id, it is that of token i of the list that embed()
@@ -62,6 +65,7 @@ struct pass_limits {
   std::int64_t pages = 0;  ///< of one span
   std::int64_t moves = 0;  ///< of one list
   std::int64_t choices = 0;
+  std::int64_t seen = 0;  ///< of all spans
 };
 
 /// Holds the rows of a pass for the operations that take it, at one place in the backend's memory.

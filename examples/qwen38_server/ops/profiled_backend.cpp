@@ -123,9 +123,9 @@ void profiled_backend::best_tokens(linear const& w, tensor x, std::int32_t first
                                    std::int32_t end_id, token_list best) {
   run(op_class::head, [&] { inner_->best_tokens(w, x, first_id, end_id, best); });
 }
-void profiled_backend::choose_tokens(pass const& p, tensor logits, std::int32_t valid,
-                                     token_list chosen) {
-  run(op_class::choice, [&] { inner_->choose_tokens(p, logits, valid, chosen); });
+void profiled_backend::choose_tokens(pass const& p, token_list tokens, tensor logits,
+                                     std::int32_t valid, token_list chosen) {
+  run(op_class::choice, [&] { inner_->choose_tokens(p, tokens, logits, valid, chosen); });
 }
 void profiled_backend::store_kv(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
                                 constants const& k_norm) {

@@ -90,7 +90,8 @@ class profiled_backend final : public backend {
   void move_rows(pass const& p, int list, tensor x, tensor y) override;
   void best_tokens(linear const& w, tensor x, std::int32_t first_id, std::int32_t end_id,
                    token_list best) override;
-  void choose_tokens(pass const& p, tensor logits, std::int32_t valid, token_list chosen) override;
+  void choose_tokens(pass const& p, token_list tokens, tensor logits, std::int32_t valid,
+                     token_list chosen) override;
   void store_kv(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
                 constants const& k_norm) override;
   void attention(kv_cache const& cache, std::int64_t layer, pass const& p, tensor q_gate,

@@ -20,16 +20,54 @@ inline constexpr std::int64_t max_candidates = std::int64_t{1} << 19;
 /// The largest distance at which a token has mass.
 inline constexpr std::uint64_t full_reach = std::uint64_t{44} << 48;
 
-/// What is kept, in this order: tokens within reach; of these the top_k likeliest, the lower id
-/// before where logits are equal; of these the shortest beginning with at least the share top_p of
-/// their mass, never empty. One is drawn, by random_bits(seed, position), with its mass. Below a
-/// temperature of greedy_below it is the largest logit, the lowest id of equal ones.
+/// An id of a prompt or an output, and how often it is in the output: 0 of one that is in the
+/// prompt alone.
+struct token_count {
+  std::int32_t id = 0;
+  std::int32_t count = 0;
+};
+
+/// Most ids with their counts that a row may be chosen by.
+inline constexpr std::int32_t max_seen = 32768;
+
+/// What ids that were seen lose, in this order:
+///   l = l > 0 ? l / repetition : l * repetition    those of prompt and output
+///   l = l - frequency count - presence             those of the output
+/// each step rounded to fp32 and kept finite.
+struct token_penalties {
+  float repetition = 1;
+  float frequency = 0;
+  float presence = 0;
+
+  [[nodiscard]] QPN_HD constexpr bool any() const noexcept {
+    return repetition != 1 || frequency != 0 || presence != 0;
+  }
+};
+
+/// The logit of an id that was seen; one that is not finite stays what it is.
+[[nodiscard]] QPN_HD constexpr float penalised_logit(float logit, token_penalties const& by,
+                                                     std::int32_t count) noexcept {
+  constexpr float largest = 3.402823466e+38F;
+  auto const finite = [](float x) { return x < -largest ? -largest : x > largest ? largest : x; };
+  if (logit - logit != 0.0F) return logit;
+  logit = finite(logit > 0 ? logit / by.repetition : logit * by.repetition);
+  if (count == 0) return logit;
+  float const often = by.frequency * static_cast<float>(count);
+  return finite(finite(logit - often) - by.presence);
+}
+
+/// After the penalties of ids that were seen, what is kept, in this order: tokens within reach; of
+/// these the top_k likeliest, the lower id before where logits are equal; of these the shortest
+/// beginning with at least the share top_p of their mass, never empty. One is drawn, by
+/// random_bits(seed, position), with its mass. Below a temperature of greedy_below it is the
+/// largest logit, the lowest id of equal ones.
 struct token_choice {
   float temperature = 0;
   float top_p = 1;
   std::int32_t top_k = 0;  ///< 0: all
   std::uint64_t reach = full_reach;
   std::uint64_t seed = 0;
+  token_penalties penalties = {};
 
   [[nodiscard]] QPN_HD constexpr bool is_greedy() const noexcept {
     return temperature < greedy_below;

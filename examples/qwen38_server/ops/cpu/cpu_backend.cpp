@@ -9,6 +9,7 @@
 #include <qpn/gemm_route.hpp>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "ops/cpu/context.hpp"
 #include "ops/cpu/kernels.hpp"
@@ -218,7 +219,9 @@ class cpu_backend final : public backend {
     }
   }
 
-  void choose_tokens(pass const& p, tensor logits, std::int32_t valid, token_list chosen) override {
+  void choose_tokens(pass const& p, token_list tokens, tensor logits, std::int32_t valid,
+                     token_list chosen) override {
+    for (row_span const& span : as_cpu(p).spans()) penalise(as_cpu(p), span, tokens, logits, valid);
     std::span<row_choice const> const choices = as_cpu(p).choices();
     for (std::size_t r = 0; r < choices.size(); ++r) {
       std::span<float const> const of(row(logits, static_cast<std::int64_t>(r)),
@@ -267,10 +270,32 @@ class cpu_backend final : public backend {
     return products;
   }
 
+  /// The penalties of a span's rows, by what was seen up to each.
+  void penalise(cpu_pass const& p, row_span const& span, token_list tokens, tensor const& logits,
+                std::int32_t valid) {
+    counts_.clear();
+    for (token_count const& one : span.seen) counts_.emplace(one.id, one.count);
+    for (std::int64_t i = 0; i < span.rows; ++i) {
+      auto const r = static_cast<std::size_t>(span.first_row + i);
+      if (i > 0 && r < p.ids().size()) {
+        std::int32_t const id = p.ids()[r];
+        ++counts_[id >= 0 ? id : tokens[static_cast<std::size_t>(~id)].id];
+      }
+      if (r >= p.choices().size() || !p.choices()[r].how.penalties.any()) continue;
+      float* const of = row(logits, static_cast<std::int64_t>(r));
+      for (auto const& [id, count] : counts_) {
+        if (id < 0 || id >= valid) continue;
+        of[id] = penalised_logit(of[id], p.choices()[r].how.penalties, count);
+      }
+    }
+  }
+
   qpn::cpu::thread_pool pool_;
   qpn::cpu::isa path_;
   std::vector<float> products_;
-  std::vector<candidate> candidates_;  ///< of choose_tokens()
+  // Of choose_tokens().
+  std::vector<candidate> candidates_;
+  std::unordered_map<std::int32_t, std::int32_t> counts_;
   std::array<std::uint64_t, qpn::detail::gemm_operand_count> launches_{};
 };
 
@@ -278,12 +303,17 @@ class cpu_backend final : public backend {
 
 void cpu_pass::set(pass_rows const& rows) {
   std::int64_t count = 0;
-  for (row_span const& span : rows.spans) count += span.rows;
+  std::int64_t seen = 0;
+  for (row_span const& span : rows.spans) {
+    count += span.rows;
+    seen += std::ssize(span.seen);
+  }
   if (rows.size) {
     throw error(error_kind::internal, "pass: the CPU backend fills none up, it records nothing");
   }
   bool fits = count <= limits_.rows && std::ssize(rows.spans) <= limits_.spans &&
-              std::ssize(rows.ids) <= limits_.rows && std::ssize(rows.choices) <= limits_.choices;
+              std::ssize(rows.ids) <= limits_.rows && std::ssize(rows.choices) <= limits_.choices &&
+              seen <= limits_.seen;
   for (auto const& list : rows.moves) fits = fits && std::ssize(list) <= limits_.moves;
   if (!fits) throw error(error_kind::internal, "pass: more rows, spans or moves than its limits");
   spans_.assign(rows.spans.begin(), rows.spans.end());

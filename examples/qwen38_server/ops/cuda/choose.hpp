@@ -5,14 +5,16 @@
 #include <qpn/detail/candidate_key.hpp>
 
 #include "ops/cuda/lane_math.hpp"
+#include "ops/cuda/pass_view.hpp"
 #include "ops/ranked_id.hpp"
 #include "ops/token_choice.hpp"
 
 namespace qwen38::ops::cuda {
 
-/// chosen[r] as choices[r] says, from the first `valid` columns of row r; one CTA a row. Tokens are
-/// never sorted: each filter and the draw look for the candidate_key at a point of the cumulative
-/// weight, four bits of the key in a pass over the row. Weights are integers, so no order matters.
+/// chosen[r] as choices[r] says, from the first `valid` columns of row r; one CTA a row. Penalties
+/// are left in the logits. Tokens are never sorted: each filter and the draw look for the
+/// candidate_key at a point of the cumulative weight, four bits of the key in a pass over the row.
+/// Weights are integers, so no order matters.
 struct choose_params {
   static constexpr int threads = 512;
   static constexpr int min_blocks = 1;
@@ -20,9 +22,16 @@ struct choose_params {
   static constexpr int digits = 16;                     ///< of four bits
   static constexpr int totals_at = warps * digits * 8;  ///< u64 [digit], behind [warp][digit]
   static constexpr int shared_bytes = totals_at + digits * 8;
+  static constexpr int most_drafts = 15;  ///< before a row of its span
 
   row_choice const* choices = nullptr;
-  float const* logits = nullptr;
+  // Of rows with penalties, as in pass_view.
+  span_entry const* spans = nullptr;
+  std::int32_t const* row_spans = nullptr;
+  std::int32_t const* ids = nullptr;
+  token_count const* seen = nullptr;
+  ranked_id const* tokens = nullptr;  ///< of ids that are places
+  float* logits = nullptr;
   std::int64_t stride = 0;
   std::int64_t rows = 0;
   std::int32_t valid = 0;
@@ -160,10 +169,62 @@ QPN_HD std::uint64_t find_weight(Lane& lane, choose_row const& row, bool by_mass
   return prefix;
 }
 
+/// Penalties of row r: of what its sequence has seen, and of the drafts before it.
+template <class Lane>
+QPN_HD void penalise_row(Lane& lane, choose_params const& p, std::int64_t r,
+                         token_penalties const& by) {
+  using params = choose_params;
+  span_entry const span = lane.load(p.spans + lane.load(p.row_spans + r));
+  float* const logits = p.logits + r * p.stride;
+  auto const count = static_cast<int>(r - span.first_row);
+  std::int32_t drafts[params::most_drafts];
+  QPN_UNROLL
+  for (int i = 0; i < params::most_drafts; ++i) {
+    drafts[i] = -1;
+    if (i >= count) continue;
+    std::int32_t const id = lane.load(p.ids + span.first_row + 1 + i);
+    drafts[i] = id >= 0 ? id : lane.load(&p.tokens[-1 - id].id);
+  }
+  auto const penalise = [&](std::int32_t id, std::int32_t times) {
+    if (id < 0 || id >= p.valid) return;
+    lane.store(logits + id, penalised_logit(lane.load(logits + id), by, times));
+  };
+  // Word i: whether draft i is among the ids seen.
+  if (lane.thread() < params::most_drafts) lane.shared_store(lane.thread() * 4, 0);
+  lane.sync_block();
+  for (std::int32_t e = lane.thread(); e < span.seen; e += params::threads) {
+    token_count one = lane.load(p.seen + span.first_seen + e);
+    QPN_UNROLL
+    for (int i = 0; i < params::most_drafts; ++i) {
+      if (drafts[i] != one.id) continue;
+      ++one.count;
+      lane.shared_store(i * 4, 1);
+    }
+    penalise(one.id, one.count);
+  }
+  lane.sync_block();
+  std::int32_t times = 0;
+  bool is_first = true;
+  std::int32_t own = -1;
+  QPN_UNROLL
+  for (int i = 0; i < params::most_drafts; ++i) own = i == lane.thread() ? drafts[i] : own;
+  QPN_UNROLL
+  for (int i = 0; i < params::most_drafts; ++i) {
+    if (own < 0 || drafts[i] != own) continue;
+    ++times;
+    is_first = is_first && i >= lane.thread();
+  }
+  if (times > 0 && is_first && lane.template shared_load<int>(lane.thread() * 4) == 0) {
+    penalise(own, times);
+  }
+  lane.sync_block();
+}
+
 template <class Lane>
 QPN_HD void run_program(Lane& lane, choose_params const& p) {
   std::int64_t const r = lane.block();
   row_choice const choice = lane.load(p.choices + r);
+  if (choice.how.penalties.any()) penalise_row(lane, p, r, choice.how.penalties);
   choose_row row;
   row.logits = p.logits + r * p.stride;
   row.valid = p.valid;

@@ -224,14 +224,22 @@ class cuda_backend final : public backend {
     gpu_->launch(kernel);
   }
 
-  void choose_tokens(pass const& p, tensor logits, std::int32_t valid, token_list chosen) override {
+  void choose_tokens(pass const& p, token_list tokens, tensor logits, std::int32_t valid,
+                     token_list chosen) override {
+    pass_view const& rows = cuda::as_device(p).view();
     choose_params kernel;
-    kernel.choices = cuda::as_device(p).view().choices;
+    kernel.choices = rows.choices;
+    kernel.spans = rows.spans;
+    kernel.row_spans = rows.row_spans;
+    kernel.ids = rows.ids;
+    kernel.seen = rows.seen;
+    kernel.tokens = tokens.data();
     kernel.rows = cuda::as_device(p).choice_count();
-    kernel.logits = stream_rows(logits);
+    kernel.logits = static_cast<float*>(logits.data);
     kernel.stride = logits.stride;
     kernel.valid = valid;
     kernel.chosen = chosen.data();
+    assert(logits.type == qpn::dtype::f32);
     assert(kernel.rows == std::ssize(chosen) && kernel.rows <= logits.rows);
     gpu_->launch(kernel);
   }

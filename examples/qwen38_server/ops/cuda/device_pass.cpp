@@ -13,7 +13,7 @@ namespace {
 
 void require(bool fits) {
   if (fits) return;
-  throw error(error_kind::internal, "pass: more rows, spans, pages or moves than its limits");
+  throw error(error_kind::internal, "pass: more rows, spans, pages, moves or ids than its limits");
 }
 
 std::int64_t pages_of(std::int64_t slots) {
@@ -43,8 +43,10 @@ pass_block::pass_block(device& owner, std::span<pass_limits const> limits) : own
     for (std::size_t& list : at.moves) list = take(one.moves, sizeof(row_move));
     places.push_back(at);
     most_pages_ = std::max(most_pages_, one.spans * one.pages);
+    most_seen_ += one.seen;
   }
   pages_at_ = take(most_pages_ + std::ssize(added_pages_), sizeof(std::int32_t));
+  seen_at_ = take(most_seen_, sizeof(token_count));
   memory_ = device_block(owner, bytes, "the description of a pass");
   staged_.resize(bytes);
   std::byte const* const base = memory_.as();
@@ -57,7 +59,8 @@ pass_block::pass_block(device& owner, std::span<pass_limits const> limits) : own
     place(view.ids, at.ids);
     place(view.row_spans, at.row_spans);
     place(view.choices, at.choices);
-    place(view.pages, pages_at_);  // last: seldom all are used
+    place(view.pages, pages_at_);  // behind what is copied whole: seldom all are used
+    place(view.seen, seen_at_);
     for (std::size_t i = 0; i < at.moves.size(); ++i) place(view.moves[i], at.moves[i]);
   }
 }
@@ -85,6 +88,7 @@ void pass_block::write(void const* in_device, void const* from, std::size_t byte
 
 void pass_block::set(std::span<pass_setting const> settings) {
   tables_.clear();
+  seen_ = 0;
   for (pass_setting const& one : settings) {
     pass_rows const& rows = one.rows;
     pass_limits const& limits = cuda::as_device(*one.into).limits();
@@ -111,6 +115,9 @@ void pass_block::set(std::span<pass_setting const> settings) {
   for (pass_setting const& one : settings) static_cast<device_pass&>(*one.into).set(one.rows);
   owner_.upload(memory_.as(), staged_.data(),
                 pages_at_ + static_cast<std::size_t>(pages) * sizeof(std::int32_t));
+  if (seen_ == 0) return;
+  owner_.upload(memory_.as() + seen_at_, staged_.data() + seen_at_,
+                static_cast<std::size_t>(seen_) * sizeof(token_count));
 }
 
 void device_pass::set(pass_rows const& rows) {
@@ -134,9 +141,13 @@ void device_pass::set(pass_rows const& rows) {
     }
     row_spans_.insert(row_spans_.end(), static_cast<std::size_t>(span.rows),
                       static_cast<std::int32_t>(spans_.size()));
-    spans_.push_back({span.lane, static_cast<std::int32_t>(span.first_row),
-                      static_cast<std::int32_t>(span.rows), span.tentative ? 1 : 0, span.position,
-                      block_->table_of(span.pages.data()).first});
+    spans_.push_back(
+        {span.lane, static_cast<std::int32_t>(span.first_row), static_cast<std::int32_t>(span.rows),
+         span.tentative ? 1 : 0, span.position, block_->table_of(span.pages.data()).first,
+         static_cast<std::int32_t>(block_->seen_), static_cast<std::int32_t>(span.seen.size())});
+    require(block_->seen_ + std::ssize(span.seen) <= block_->most_seen_);
+    block_->write(view_.seen + block_->seen_, span.seen.data(), span.seen.size_bytes());
+    block_->seen_ += std::ssize(span.seen);
     needs_.push_back(need);
     longest_span_ = std::max(longest_span_, span.rows);
     last_slot_ = std::max(last_slot_, need.slots - 1);
@@ -169,11 +180,11 @@ void device_pass::fill_up(pass_size const& size, std::int64_t slot_offset) {
   std::int64_t const added_slots = std::ssize(block_->added_pages_) * kv_page_tokens;
   require(fits && size.rows <= limits_.rows && size.spans <= limits_.spans &&
           size.rows + slot_offset <= added_slots);
-  spans_.resize(static_cast<std::size_t>(size.spans), {0, 0, 0, /*tentative=*/1, 0, 0});
+  spans_.resize(static_cast<std::size_t>(size.spans), {0, 0, 0, /*tentative=*/1, 0, 0, 0, 0});
   row_spans_.resize(static_cast<std::size_t>(size.rows), static_cast<std::int32_t>(size.spans));
   spans_.push_back({0, static_cast<std::int32_t>(first),
                     static_cast<std::int32_t>(size.rows - first), 0, 0,
-                    block_->table_of(block_->added_pages_.data()).first});
+                    block_->table_of(block_->added_pages_.data()).first, 0, 0});
   view_.span_count = static_cast<std::int32_t>(size.spans);
   longest_span_ = size.longest_span;
   last_slot_ = size.slots - 1;

@@ -71,7 +71,8 @@ class device_pass final : public pass {
   std::int64_t last_slot_ = 0;
 };
 
-/// Passes that lie side by side in device memory: one copy sets several of them.
+/// Passes that lie side by side in device memory: one copy sets several of them, and one more the
+/// ids that their spans have seen.
 class pass_block {
  public:
   pass_block(device& owner, std::span<pass_limits const> limits);
@@ -98,6 +99,9 @@ class pass_block {
   std::vector<std::byte> staged_;
   std::vector<pass_view> views_;
   std::size_t pages_at_ = 0;
+  std::size_t seen_at_ = 0;
+  std::int64_t most_seen_ = 0;
+  std::int64_t seen_ = 0;  ///< of the spans that are set
   std::int64_t most_pages_ = 0;
   std::vector<page_table> tables_;
   /// Of the rows that fill up, all of whose slots lie in one page.

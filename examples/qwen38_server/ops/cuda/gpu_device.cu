@@ -394,6 +394,12 @@ int gpu_count() noexcept {
   return 0;
 }
 
+std::string pci_id_of_gpu(int index) {
+  char id[32] = {};
+  check(cudaDeviceGetPCIBusId(id, sizeof id, index), "to ask for the GPU's place on the bus");
+  return id;
+}
+
 device_memory memory_of_gpu(int index) {
   require_gpu(index);
   check(cudaSetDevice(index), "to choose the GPU");

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "ops/cuda/device.hpp"
 
@@ -14,6 +15,9 @@ namespace qwen38::ops::cuda {
 
 /// GPUs that CUDA sees; 0 where there is no driver.
 [[nodiscard]] int gpu_count() noexcept;
+
+/// "0000:1B:00.0", of device `index`.
+[[nodiscard]] std::string pci_id_of_gpu(int index);
 
 struct device_memory {
   std::size_t free = 0;

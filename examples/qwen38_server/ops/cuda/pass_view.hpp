@@ -16,6 +16,8 @@ struct span_entry {
   std::int32_t tentative = 0;
   std::int64_t position = 0;
   std::int64_t first_page = 0;
+  std::int32_t first_seen = 0;  ///< of pass_view::seen
+  std::int32_t seen = 0;
 };
 
 /// What a pass has in device memory, at addresses that stay the same from pass to pass.
@@ -26,6 +28,7 @@ struct pass_view {
   std::int32_t const* pages = nullptr;
   row_move const* moves[row_move_lists] = {};
   row_choice const* choices = nullptr;  ///< [rows]
+  token_count const* seen = nullptr;
   std::int32_t span_count = 0;
   std::int32_t slot_offset = 0;
 };

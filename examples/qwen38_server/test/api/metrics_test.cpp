@@ -102,6 +102,22 @@ TEST(metrics, a_finished_request_is_counted_in_each_family_once) {
   EXPECT_EQ(page.at("qwen38_request_generation_tokens_count"), 1);
 }
 
+TEST(metrics, chosen_depths_are_counted_by_depth) {
+  metrics numbers;
+  auto chosen = drafted_result();
+  chosen.speculation.chooses_depth = true;
+  chosen.speculation.rounds_at = {1, 2, 3, 0, 5};
+  numbers.count_end(chosen, 1);
+  numbers.count_end(drafted_result(), 1);
+  auto const page = read(numbers);
+  std::string const name = "qwen38_spec_decode_chosen_depth_total{k=\"";
+  EXPECT_EQ(page.at(name + "0\"}"), 1);
+  EXPECT_EQ(page.at(name + "1\"}"), 2);
+  EXPECT_EQ(page.at(name + "3\"}"), 3);
+  EXPECT_EQ(page.at(name + "7\"}"), 0);
+  EXPECT_EQ(page.at(name + "15\"}"), 5);
+}
+
 TEST(metrics, plain_decoding_counts_no_drafts_and_an_answer_that_never_began_no_tokens) {
   metrics numbers;
   auto plain = drafted_result();

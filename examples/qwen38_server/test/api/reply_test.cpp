@@ -9,6 +9,7 @@
 #include "api/answer_reader.hpp"
 #include "api/models.hpp"
 #include "api/reply_writer.hpp"
+#include "api/speculation_text.hpp"
 #include "test/api/api_fixture.hpp"
 
 namespace qwen38::api {
@@ -32,6 +33,19 @@ std::string const measurements =
 std::string const usage =
     R"({"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":4},)"
     R"("completion_tokens_details":{"reasoning_tokens":2}})";
+
+TEST(speculation_text, tells_the_depth_or_the_depths_that_were_chosen) {
+  engine::speculation_counts counts = measured_outcome().speculation;
+  std::string text;
+  append_speculation(text, counts);
+  EXPECT_EQ("\"speculative\":{" + text + '}', measurements.substr(measurements.find("\"specul")));
+  counts.chooses_depth = true;
+  counts.rounds_at = {0, 1, 0, 0, 1};
+  text.clear();
+  append_speculation(text, counts);
+  EXPECT_EQ(text, R"("k":"auto","rounds":2,"drafted":6,"accepted":3,"tau":2.500,)"
+                  R"("accepted_at":[2,1,0],"rounds_at":{"0":0,"1":1,"3":0,"7":0,"15":1})");
+}
 
 reply_writer chat_writer(bool include_usage) {
   return {endpoint::chat_completions, {"chatcmpl-1", 1700000000, "m"}, include_usage};

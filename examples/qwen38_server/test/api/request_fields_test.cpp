@@ -262,6 +262,30 @@ TEST(request_fields, drafts_need_a_model_that_drafts) {
   EXPECT_EQ(parse("\"n\":1").generation.request.draft_tokens, 0);  // not the default of 3
   EXPECT_EQ(parse("\"speculative\":{\"k\":0}").generation.request.draft_tokens, 0);
   EXPECT_EQ(refusal_of([&] { (void)parse("\"speculative\":{\"k\":1}"); }).param, "speculative.k");
+  engine::request const chosen = parse("\"speculative\":{\"k\":\"auto\"}").generation.request;
+  EXPECT_EQ(chosen.draft_tokens, 0);
+  EXPECT_FALSE(chosen.chooses_depth);
+}
+
+TEST(request_fields, a_depth_is_a_number_or_auto) {
+  auto served = served_settings();
+  model_limits const limits{4096, test::byte_vocab_size, true};
+  auto const parse = [&](std::string const& k) {
+    auto const body = "\"speculative\":{\"k\":" + k + "}";
+    return parse_chat_request(parse_json(chat_with(body), "b"), served, limits).generation.request;
+  };
+  EXPECT_EQ(parse("\"auto\"").draft_tokens, engine::max_draft_tokens);
+  EXPECT_TRUE(parse("\"auto\"").chooses_depth);
+  for (auto const* const word : {"\"Auto\"", "\"\"", "\"7\"", "16", "-1", "true", "[]"}) {
+    auto const what = refusal_of([&] { (void)parse(word); });
+    EXPECT_EQ(what.param, "speculative.k") << word;
+    EXPECT_NE(what.message.find("`auto`"), std::string::npos) << what.message;
+  }
+  served.defaults.draft_tokens = engine::max_draft_tokens;
+  served.defaults.chooses_depth = true;
+  EXPECT_TRUE(parse("null").chooses_depth);
+  EXPECT_EQ(parse("3").draft_tokens, 3);
+  EXPECT_FALSE(parse("3").chooses_depth);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ class Rounds(unittest.TestCase):
             self.assertEqual(parts["keep"] > 0, one["k"] > 0)
 
     def test_wrong_flags_are_named(self):
-        for flag, value in (("--accept", "all"), ("--live", "64")):
+        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto")):
             done = run("bench", "--model", "synth:tiny", flag, value)
             self.assertEqual(done.returncode, 2)
             self.assertIn(flag.encode(), done.stderr)
@@ -79,13 +79,13 @@ class Rounds(unittest.TestCase):
 
 class Suites(unittest.TestCase):
     def test_domain_on_the_demo_model(self):
-        report = bench("--suite", "domain", "--model", DEMO, "--k", "0,3", "--answer-tokens", "160", "--seeds", "2",
+        report = bench("--suite", "domain", "--model", DEMO, "--k", "0,3,auto", "--answer-tokens", "160", "--seeds", "2",
                        "--context", "512", "--lanes", "1")
         cells = {(one["cell"], one["k"]): one for one in report["cells"]}
-        self.assertEqual(len(cells), 14)
+        self.assertEqual(len(cells), 21)
         self.assertEqual({name for name, _ in cells}, {"invoice_json", "log_json", "json_records", "mergesort", "code",
                                                        "math_thinking", "prose"})
-        for k in (0, 3):
+        for k in (0, 3, "auto"):
             self.assertEqual(cells["invoice_json", k]["right"], 1)
             self.assertEqual(cells["prose", k]["tok_s"]["count"], 2)
             self.assertEqual(cells["code", k]["tok_s"]["count"], 1)
@@ -95,6 +95,9 @@ class Suites(unittest.TestCase):
         self.assertGreater(cells["invoice_json", 3]["tokens_per_round"]["mean"], 1.5)
         for name in ("invoice_json", "prose"):  # a depth changes no text
             self.assertEqual(cells[name, 0]["tokens"], cells[name, 3]["tokens"])
+            self.assertEqual(cells[name, 0]["tokens"], cells[name, "auto"]["tokens"])
+        self.assertGreater(sum(cells["prose", "auto"]["chosen_depths"].values()), 0)
+        self.assertNotIn("chosen_depths", cells["prose", 3])
 
     def test_aime_runs_every_seed(self):
         report = bench("--suite", "aime", "--model", DEMO, "--k", "3", "--tasks", "2", "--answer-tokens", "12",

@@ -5,12 +5,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/bench_rounds.hpp"
 #include "cli/bench_suites.hpp"
+#include "cli/draft_depth.hpp"
 #include "cli/profile.hpp"
 #include "cli/suite_tasks.hpp"
 #include "support/error.hpp"
@@ -138,6 +141,26 @@ TEST(serving_profile, rounds_of_all_lanes_fit_one_pass) {
     EXPECT_EQ(&find_profile(one.name), &one);
   }
   EXPECT_THROW(static_cast<void>(find_profile("short")), error);
+}
+
+TEST(draft_depth, is_a_number_up_to_the_most_or_auto) {
+  auto const read = [](std::string const& word) -> std::optional<draft_depth> {
+    std::istringstream from(word);
+    draft_depth depth;
+    if (!(from >> depth)) return std::nullopt;
+    return depth;
+  };
+  EXPECT_EQ(read("0"), (draft_depth{0, false}));
+  EXPECT_EQ(read("15"), (draft_depth{15, false}));
+  EXPECT_EQ(read("auto"), automatic_depth);
+  for (auto const* const word : {"16", "-1", "3x", "Auto", ""}) EXPECT_FALSE(read(word)) << word;
+  engine::request wanted;
+  set_depth(wanted, automatic_depth, true);
+  EXPECT_EQ(wanted.draft_tokens, 15);
+  EXPECT_TRUE(wanted.chooses_depth);
+  set_depth(wanted, automatic_depth, false);
+  EXPECT_EQ(wanted.draft_tokens, 0);
+  EXPECT_FALSE(wanted.chooses_depth);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "cli/collector.hpp"
 #include "cli/documents.hpp"
+#include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 #include "support/error.hpp"
 
@@ -41,23 +42,32 @@ std::vector<cli::document> read_heldout(cli::loaded_model const& loaded, std::si
   return documents;
 }
 
-engine::request request_for(cli::loaded_model const& loaded, cli::document const& task, int k) {
+engine::sampling_params greedy() {
+  engine::sampling_params how;
+  how.temperature = 0;
+  return how;
+}
+
+engine::request request_for(cli::loaded_model const& loaded, cli::document const& task,
+                            cli::draft_depth const& depth,
+                            engine::sampling_params const& how = greedy()) {
   engine::request wanted = chat_request(loaded, task.messages, task.options);
-  wanted.sampling.temperature = 0;
+  wanted.sampling = how;
   wanted.max_tokens = max_tokens;
-  wanted.draft_tokens = k;
+  set_depth(wanted, depth, true);
   return wanted;
 }
 
-/// Greedy ids, `together` documents at a time.
+/// `together` documents at a time.
 answers answer(engine::engine& engine, cli::loaded_model const& loaded,
-               std::vector<cli::document> const& documents, int k, std::size_t together) {
+               std::vector<cli::document> const& documents, cli::draft_depth const& depth,
+               std::size_t together, engine::sampling_params const& how = greedy()) {
   std::vector<std::shared_ptr<cli::collector>> outputs;
   answers ids;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     if (outputs.size() >= together) static_cast<void>(outputs[i - together]->wait());
     outputs.push_back(std::make_shared<cli::collector>());
-    engine.submit(request_for(loaded, documents[i], k), outputs.back());
+    engine.submit(request_for(loaded, documents[i], depth, how), outputs.back());
   }
   for (auto const& output : outputs) {
     engine::result const outcome = output->wait();
@@ -70,26 +80,28 @@ answers answer(engine::engine& engine, cli::loaded_model const& loaded,
 answers answer_on(std::string const& device, std::size_t count, int k, std::size_t together) {
   cli::loaded_model const loaded = cli::load(flags_for(device));
   auto const engine = cli::start_engine(loaded);
-  return answer(*engine, loaded, read_heldout(loaded, count), k, together);
+  return answer(*engine, loaded, read_heldout(loaded, count), {k}, together);
 }
 
 /// Every depth and lane count, with an empty prefix cache and with a full one.
-void expect_one_text(cli::model_flags flags, std::size_t count, std::vector<int> const& depths,
-                     std::vector<int> const& lanes) {
+void expect_one_text(cli::model_flags flags, std::size_t count,
+                     std::vector<cli::draft_depth> const& depths, std::vector<int> const& lanes,
+                     engine::sampling_params const& how = greedy()) {
   answers wanted;
   for (int together : lanes) {
-    for (int k : depths) {
+    for (cli::draft_depth const& depth : depths) {
       flags.lanes = together;
+      flags.measures_rounds = depth.is_chosen;
       cli::loaded_model const loaded = cli::load(flags);
       auto const engine = cli::start_engine(loaded);
       auto const documents = read_heldout(loaded, count);
       for (bool warm : {false, true}) {
         answers const got =
-            answer(*engine, loaded, documents, k, static_cast<std::size_t>(together));
+            answer(*engine, loaded, documents, depth, static_cast<std::size_t>(together), how);
         if (wanted.empty()) wanted = got;
         for (std::size_t i = 0; i < got.size(); ++i) {
-          EXPECT_EQ(got[i], wanted[i]) << documents[i].id << ", k " << k << ", " << together
-                                       << " lanes, " << (warm ? "warm" : "cold");
+          EXPECT_EQ(got[i], wanted[i]) << documents[i].id << ", k " << depth.name() << ", "
+                                       << together << " lanes, " << (warm ? "warm" : "cold");
         }
       }
     }
@@ -115,14 +127,54 @@ float margin(cli::loaded_model const& loaded, std::vector<std::int32_t> const& i
 }
 
 TEST(cuda_texts, are_the_same_at_every_depth_in_company_and_with_cached_beginnings) {
-  expect_one_text(flags_for("cuda"), 40, {0, 1, 3, 7, 15}, {1, 2, 8});
+  expect_one_text(flags_for("cuda"), 40, {{0}, {1}, {3}, {7}, {15}, cli::automatic_depth},
+                  {1, 2, 8});
+}
+
+TEST(cuda_texts, with_penalties_are_the_same_at_every_depth_and_in_company) {
+  engine::sampling_params how;
+  how.temperature = 0.6F;
+  how.top_k = 20;
+  how.repetition_penalty = 1.05F;
+  how.presence_penalty = 0.3F;
+  how.frequency_penalty = 0.02F;
+  how.seed = 3;
+  expect_one_text(flags_for("cuda"), 8, {{0}, {3}, {7}, {15}, cli::automatic_depth}, {1, 4}, how);
+}
+
+// The model chooses, penalties or not: a replay and one wait a round, as without them.
+TEST(cuda_texts, with_penalties_stay_in_recorded_rounds) {
+  cli::model_flags flags = flags_for("cuda");
+  flags.lanes = 1;
+  std::vector<ops::work_counts> spent;
+  for (bool penalised : {false, true}) {
+    cli::loaded_model const loaded = cli::load(flags);
+    auto const engine = cli::start_engine(loaded);
+    ops::work_counts const before = loaded.ranks.front()->counts();
+    engine::sampling_params how;
+    how.seed = 3;
+    how.presence_penalty = penalised ? 0.3F : 0.0F;
+    cli::document const task = read_heldout(loaded, 1).front();
+    engine::request wanted = request_for(loaded, task, {0}, how);
+    wanted.max_tokens = 40;
+    wanted.stop_ids.clear();  // 40 tokens, whatever they are
+    auto const output = std::make_shared<cli::collector>();
+    engine->submit(std::move(wanted), output);
+    EXPECT_EQ(output->wait().usage.completion_tokens, 40);
+    ops::work_counts const after = loaded.ranks.front()->counts();
+    spent.push_back({after.waits - before.waits, after.recordings - before.recordings,
+                     after.replays - before.replays});
+  }
+  EXPECT_EQ(spent[1].waits, spent[0].waits);
+  EXPECT_EQ(spent[1].replays, spent[0].replays);
+  EXPECT_GT(spent[1].replays, 30U);
 }
 
 TEST(cuda_texts, are_the_same_for_four_ranks_on_one_gpu) {
   cli::model_flags flags = flags_for("cuda");
   flags.tp = 4;
   flags.devices = {0, 0, 0, 0};
-  expect_one_text(flags, 12, {0, 3, 7, 15}, {1, 8});
+  expect_one_text(flags, 12, {{0}, {3}, {7}, {15}, cli::automatic_depth}, {1, 8});
 }
 
 TEST(cuda_texts, are_those_of_the_cpu_but_for_near_ties) {
@@ -134,7 +186,7 @@ TEST(cuda_texts, are_those_of_the_cpu_but_for_near_ties) {
   answers wanted;
   {
     auto const engine = cli::start_engine(cpu);
-    wanted = answer(*engine, cpu, documents, 7, 8);
+    wanted = answer(*engine, cpu, documents, {7}, 8);
   }
   ASSERT_EQ(got.size(), wanted.size());
   std::size_t same = 0;
@@ -147,7 +199,7 @@ TEST(cuda_texts, are_those_of_the_cpu_but_for_near_ties) {
     auto const [on_gpu, on_cpu] = std::ranges::mismatch(got[i], wanted[i]);
     ASSERT_TRUE(on_gpu != got[i].end() && on_cpu != wanted[i].end())
         << documents[i].id << ": one answer begins with the other";
-    std::vector<std::int32_t> ids = request_for(cpu, documents[i], 0).prompt_ids;
+    std::vector<std::int32_t> ids = request_for(cpu, documents[i], {0}).prompt_ids;
     ids.insert(ids.end(), wanted[i].begin(), on_cpu);
     float const distance = margin(cpu, ids, *on_cpu, *on_gpu);
     EXPECT_GE(distance, 0) << documents[i].id;

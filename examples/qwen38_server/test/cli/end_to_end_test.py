@@ -142,13 +142,22 @@ class OnOneServer(unittest.TestCase):
                          {"temperature": 1.2, "min_p": 0.02, "presence_penalty": 0.5, "seed": 11}):
             for document in heldout(2):
                 texts = set()
-                for k in (0, 1, 2, 3, 7, 15):
+                for k in (0, 1, 2, 3, 7, 15, "auto"):
                     reply = self.server.chat(chat_body(document, max_tokens=160, speculative={"k": k}, **sampling))
                     message = reply["choices"][0]["message"]
                     texts.add((message.get("reasoning_content"), message["content"],
                                reply["usage"]["completion_tokens"]))
                     self.assertEqual(reply["speculative"]["k"], k)
                 self.assertEqual(len(texts), 1, f"{document['id']} {sampling}: {texts}")
+
+    def test_a_chosen_depth_is_told_round_by_round(self):
+        reply = self.server.chat(chat_body(heldout(1)[0], speculative={"k": "auto"}))
+        speculation = reply["speculative"]
+        self.assertEqual(list(speculation["rounds_at"]), ["0", "1", "3", "7", "15"])
+        self.assertEqual(sum(speculation["rounds_at"].values()), speculation["rounds"])
+        page = samples(self.server.request("GET", "/metrics")[1])
+        for depth, rounds in speculation["rounds_at"].items():
+            self.assertGreaterEqual(page[f'qwen38_spec_decode_chosen_depth_total{{k="{depth}"}}'], rounds)
 
     def test_speculation_is_real(self):
         document = heldout(1)[0]

@@ -159,10 +159,16 @@ class StartupFaults(unittest.TestCase):
             server.stdout.close()
         self.assertEqual(report["verdict"], "serves")
         self.assertEqual(report["checkpoint"]["known_as"], "the demo model of this repository")
+        self.assertEqual(report["checkpoint"]["known_by"], "structure")
+        round_ms = report["speculation"].pop("round_ms")
         self.assertEqual(report["speculation"], {"asked": 3, "served": 3, "mtp": True})
+        self.assertEqual(list(round_ms), ["0", "1", "3", "7", "15"])
+        for cost in round_ms.values():
+            self.assertTrue(all(ms > 0 for _, ms in cost["lanes_ms"]))
         self.assertEqual(report["kv_cache"]["dtype"], "f16")
         self.assertEqual(report["fallback_routes"], [])
         (rank,) = report["ranks"]
+        self.assertIsNone(rank["numa"])  # on the CPU
         self.assertTrue(rank["head"]["own_codes"])
         for counts in rank["modules"].values():
             self.assertEqual(counts["stored"], counts["on_packed_routes"])

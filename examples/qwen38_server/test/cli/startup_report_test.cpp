@@ -112,6 +112,76 @@ TEST(startup_report, default_depth_becomes_0_without_an_mtp_layer) {
   EXPECT_EQ(to_json(facts, "")["speculation"]["served"], 0);
 }
 
+TEST(startup_report, tells_of_a_depth_that_is_chosen_and_what_rounds_take) {
+  startup_facts facts = good_facts();
+  EXPECT_EQ(to_json(facts, "")["speculation"]["round_ms"], nullptr);
+  facts.depth_is_chosen = true;
+  facts.costs.emplace();
+  for (auto& one : facts.costs->of) one = {{{1, 2.5}, {4, 4}}, 0.001};
+  nlohmann::ordered_json const told = to_json(facts, "")["speculation"];
+  EXPECT_EQ(told["asked"], "auto");
+  EXPECT_EQ(told["served"], "auto");
+  EXPECT_EQ(told["round_ms"]["15"]["lanes_ms"][1], nlohmann::ordered_json({4, 4.0}));
+  EXPECT_EQ(told["round_ms"]["0"]["ms_per_live_token"], 0.001);
+  facts.has_mtp = false;
+  facts.drafts_were_asked = true;
+  EXPECT_EQ(find_surprise(facts),
+            "--k auto is asked for, but the checkpoint has no MTP layer: expected --k 0");
+}
+
+TEST(startup_report, knows_published_revisions_and_calls_any_other_unpinned) {
+  struct found {
+    char const* repository;
+    char const* commit;
+    char const* known_as;
+  };
+  found const all[] = {
+      {"RadixArk/Qwen3.8-27B-NVFP4", "319f741aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+       "RadixArk/Qwen3.8-27B-NVFP4 at 319f741"},
+      {"", "482ca0f3aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "nvidia/Qwen3.8-27B-NVFP4 at 482ca0f3"},
+      {"Qwen/Qwen3.8-27B", "1d4bf0f2ff6012fd82039f2fa52739d0dd7c60c0",
+       "Qwen/Qwen3.8-27B at 1d4bf0f2"},
+      {"RadixArk/Qwen3.8-27B-NVFP4", "319f740aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "unpinned"},
+      {"somebody/Qwen3.8-27B-NVFP4", "319f741aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "unpinned"},
+      {"", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "unpinned"},
+  };
+  for (found const& one : all) {
+    startup_facts facts = good_facts();
+    facts.revision = checkpoint::hub_revision{one.repository, one.commit};
+    recognise_checkpoint(facts);
+    nlohmann::ordered_json const told = to_json(facts, "")["checkpoint"];
+    EXPECT_EQ(told["known_as"], one.known_as) << one.commit;
+    EXPECT_EQ(told["revision"], one.commit);
+    EXPECT_EQ(told["known_by"].is_null(), std::string(one.known_as) == "unpinned") << one.commit;
+  }
+}
+
+TEST(startup_report, knows_the_demo_model_by_its_structure_wherever_it_lies) {
+  startup_facts facts = good_facts();
+  facts.structure = "0d535b28644bf938c4cfd02d544102141addf03dc5fc023c5ed51499b635e13f";
+  facts.revision = checkpoint::hub_revision{"nvidia/Qwen3.8-27B-NVFP4",
+                                            "482ca0f3aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  recognise_checkpoint(facts);
+  EXPECT_EQ(facts.known_by, "structure");
+  EXPECT_EQ(facts.known_as, "the demo model of this repository");
+  facts = good_facts();
+  recognise_checkpoint(facts);
+  EXPECT_EQ(facts.known_as, "");
+  EXPECT_EQ(to_json(facts, "")["checkpoint"]["revision"], nullptr);
+}
+
+TEST(startup_report, says_where_each_ranks_thread_runs) {
+  startup_facts facts = good_facts();
+  EXPECT_EQ(to_json(facts, "")["ranks"][0]["numa"], nullptr);
+  facts.ranks[0].place = numa_place{1, {4, 5, 6}, ""};
+  facts.ranks[1].place = numa_place{-1, {}, "it belongs to no node"};
+  nlohmann::ordered_json const ranks = to_json(facts, "")["ranks"];
+  EXPECT_EQ(ranks[0]["numa"]["node"], 1);
+  EXPECT_EQ(ranks[0]["numa"]["processors"], 3);
+  EXPECT_EQ(ranks[1]["numa"]["node"], nullptr);
+  EXPECT_EQ(ranks[1]["numa"]["why_not"], "it belongs to no node");
+}
+
 TEST(startup_report, says_which_kv_cache_declaration_it_overrides) {
   startup_facts facts = good_facts();
   EXPECT_EQ(to_json(facts, "")["kv_cache"]["declaration_overridden"], false);

@@ -41,6 +41,25 @@ inline request greedy_request(std::size_t prompt_length, std::int64_t max_tokens
   return wanted;
 }
 
+/// As greedy_request, of a depth that is chosen round by round.
+inline request choosing_request(std::size_t prompt_length, std::int64_t max_tokens,
+                                std::uint32_t seed = 1) {
+  request wanted = greedy_request(prompt_length, max_tokens, max_draft_tokens, seed);
+  wanted.chooses_depth = true;
+  return wanted;
+}
+
+/// Rounds whose rows cost `row` each and whose drafts `draft` more, beyond 1 of the pass.
+inline model::round_costs linear_costs(double row, double draft) {
+  model::round_costs costs;
+  for (std::size_t i = 0; i < costs.of.size(); ++i) {
+    int const k = model::round_depths[i];
+    auto const ms = [&](int lanes) { return 1 + draft * k + row * lanes * (k + 1); };
+    costs.of[i].points = {{1, ms(1)}, {2, ms(2)}};
+  }
+  return costs;
+}
+
 /// What a request put out that may not depend on speculation or on the other lanes.
 struct answer {
   std::vector<std::int32_t> ids;
@@ -120,7 +139,8 @@ inline void expect_idle(engine const& driven) {
 /// Submits all at once to an engine on this model and runs it until nothing is left.
 inline std::vector<std::shared_ptr<recorder>> run_all(test::toy_model& model,
                                                       std::vector<request> const& wanted) {
-  engine driven(model, byte_tokenizer(), {.queue_limit = wanted.size()});
+  engine driven(model, byte_tokenizer(),
+                {.queue_limit = wanted.size(), .costs = linear_costs(0.05, 0.05)});
   std::vector<std::shared_ptr<recorder>> sinks;
   for (request const& one : wanted) {
     sinks.push_back(std::make_shared<recorder>());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "model/measure_rounds.hpp"
 #include "test/engine/engine_fixture.hpp"
 #include "test/model/golden.hpp"
 #include "test/model/tiny_model.hpp"
@@ -43,7 +45,7 @@ std::unique_ptr<model::qwen38_model> open(std::filesystem::path const& directory
 struct real_engine {
   real_engine(std::int32_t lanes, std::int32_t pages, std::int32_t snapshots)
       : model(open(tiny, test::byte_vocab_size, lanes, pages, snapshots)),
-        loop(*model, byte_tokenizer(), {.queue_limit = 1000}) {}
+        loop(*model, byte_tokenizer(), {.queue_limit = 1000, .costs = linear_costs(0.05, 0.05)}) {}
   ~real_engine() {
     run_to_end(loop);
     expect_idle(loop);
@@ -69,6 +71,7 @@ answer solo(request wanted) {
   static auto const alone = open(tiny, test::byte_vocab_size, 1, 8, 0);
   engine driven(*alone, byte_tokenizer());
   wanted.draft_tokens = 0;
+  wanted.chooses_depth = false;
   auto const sink = std::make_shared<recorder>();
   driven.submit(wanted, sink);
   run_to_end(driven);
@@ -151,6 +154,7 @@ TEST(engine_model, no_mix_of_lanes_depths_and_cached_beginnings_changes_an_answe
       request one = greedy_request(1 + random(200), 1 + random(16), depths[random(5)], random(3));
       one.sampling.temperature = random(2) == 0 ? 0.0F : 1.0F;
       one.sampling.seed = random(100);
+      one.chooses_depth = one.draft_tokens == max_draft_tokens;
       if (random(4) == 0) one.stop_ids = {static_cast<std::int32_t>(random(200))};
       wanted.push_back(one);
       sinks.push_back(driven.submit(one));
@@ -168,6 +172,115 @@ TEST(engine_model, no_mix_of_lanes_depths_and_cached_beginnings_changes_an_answe
   }
   EXPECT_GT(compared, 80);
   EXPECT_GT(cached, 500);
+}
+
+// The demo model's texts are drafted well, the tiny one's, whose weights are random, badly.
+TEST(engine_model, a_chosen_depth_gives_the_text_of_every_depth_and_follows_the_text) {
+  request const noise = choosing_request(30, 120, 5);
+  real_engine random(1, 8, 0);
+  auto const badly = random.run(noise);
+  EXPECT_EQ(badly->get(), solo(noise));
+  auto const& bad = badly->outcome->speculation;
+  EXPECT_GT(bad.rounds_at[0], bad.rounds / 2);
+  EXPECT_GT(bad.drafted, 0);
+
+  text::tokenizer const tokenizer = text::tokenizer::from_checkpoint(demo);
+  auto const lm = open(demo, tokenizer.vocab_size(), 1, 8, 0);
+  auto const measured = model::measure_rounds(*lm, {});
+  ASSERT_TRUE(measured);
+  for (auto const& one : measured->of) EXPECT_GT(one.points.front().ms, 0);
+  engine driven(*lm, tokenizer, {.costs = linear_costs(0.05, 0.05)});
+  test::golden const documents("../model/golden/demo");
+  request wanted;
+  wanted.prompt_ids = documents.prompts().front().ids;
+  wanted.sampling.temperature = 0;
+  wanted.max_tokens = 100;
+  std::vector<std::shared_ptr<recorder>> sinks;
+  for (int k : {0, 15}) {
+    wanted.draft_tokens = k;
+    wanted.chooses_depth = k > 0;
+    sinks.push_back(std::make_shared<recorder>());
+    driven.submit(wanted, sinks.back());
+    run_to_end(driven);
+  }
+  EXPECT_EQ(sinks[1]->get(), sinks[0]->get());
+  auto const& good = sinks[1]->outcome->speculation;
+  EXPECT_EQ(good.rounds_at[0], 0);
+  EXPECT_GT(good.tau(), 4);
+}
+
+// By a clock that counts passes: a round is one of the target and one for each draft.
+TEST(measure_rounds, times_every_depth_with_one_lane_and_with_many) {
+  test::toy_options options;
+  options.limits.max_lanes = 8;
+  test::toy_model toy(options);
+  model::measure_options how;
+  how.untimed_rounds = 1;
+  how.lanes = 100;
+  how.now = [&toy] {
+    auto const passes = toy.counts().forward_passes + toy.counts().draft_passes;
+    return std::chrono::steady_clock::time_point(std::chrono::milliseconds(passes));
+  };
+  auto const costs = model::measure_rounds(toy, how);
+  ASSERT_TRUE(costs);
+  EXPECT_EQ(costs->max_rows, 96);
+  for (std::size_t i = 0; i < costs->of.size(); ++i) {
+    int const k = model::round_depths[i];
+    auto const& points = costs->of[i].points;
+    ASSERT_EQ(points.size(), 2U) << "k " << k;
+    EXPECT_EQ(points[0].lanes, 1);
+    EXPECT_EQ(points[1].lanes, std::min(8, 96 / (k + 1))) << "k " << k;
+    for (auto const& point : points) EXPECT_DOUBLE_EQ(point.ms, 1 + k);
+    EXPECT_EQ(costs->of[i].ms_per_token, 0);
+  }
+  options.limits.has_mtp = false;
+  test::toy_model plain(options);
+  EXPECT_FALSE(model::measure_rounds(plain, how));
+  options.limits.has_mtp = true;
+  options.limits.max_context = 20;
+  test::toy_model narrow(options);
+  EXPECT_FALSE(model::measure_rounds(narrow, how));
+}
+
+TEST(measure_rounds, counts_live_context_and_leaves_no_trace_in_answers) {
+  real_engine driven(2, 8, 2);
+  // Each pass takes a millisecond more than the one before: what comes later takes longer.
+  std::int64_t calls = 0;
+  model::measure_options how;
+  how.least_far = 256;
+  how.now = [&calls] {
+    ++calls;
+    return std::chrono::steady_clock::time_point(std::chrono::microseconds(calls * calls));
+  };
+  auto const costs = model::measure_rounds(*driven.model, how);
+  ASSERT_TRUE(costs);
+  EXPECT_GT(costs->of[0].ms_per_token, 0);
+  request const wanted = greedy_request(130, 20, 7, 4);
+  EXPECT_EQ(driven.run(wanted)->get(), solo(wanted));
+  EXPECT_EQ(driven.run(wanted)->get(), solo(wanted));
+}
+
+// Log probabilities make the sampler choose, from logits; without them the model does.
+TEST(engine_model, penalties_give_the_same_ids_whoever_chooses_at_every_depth) {
+  std::vector<answer> all;
+  for (float temperature : {0.0F, 0.9F}) {
+    for (int k : {0, 3, 15}) {
+      for (bool by_sampler : {true, false}) {
+        request wanted = greedy_request(40, 40, k, 6);
+        wanted.sampling.temperature = temperature;
+        wanted.sampling.repetition_penalty = 1.3F;
+        wanted.sampling.frequency_penalty = 0.4F;
+        wanted.sampling.presence_penalty = -0.2F;
+        if (by_sampler) wanted.top_logprobs = 0;
+        real_engine driven(1, 8, 0);
+        all.push_back(driven.run(wanted)->get());
+        std::size_t const first = temperature == 0 ? 0 : 6;
+        EXPECT_EQ(all.back().ids, all[first].ids) << "k " << k << ", by sampler " << by_sampler;
+      }
+    }
+  }
+  request plain = greedy_request(40, 40, 0, 6);
+  EXPECT_NE(solo(plain).ids, all.front().ids);
 }
 
 // Where drafts are good: a resumed prompt drafts as well as a cold one.

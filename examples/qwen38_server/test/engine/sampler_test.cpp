@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/cpu/cpu_backend.hpp"
 #include "ops/random.hpp"
 #include "support/error.hpp"
 
@@ -277,6 +278,97 @@ TEST(sampler_penalties, count_prompt_and_output_as_defined) {
   row.output = {0};  // -2: a negative logit moves down too
   row.prompt.clear();
   EXPECT_EQ(sampled(row), 1);
+}
+
+/// What a backend chooses for the rows of a verify pass whose drafts are `drafts`, the first of
+/// them as a place in the list of tokens.
+std::vector<ops::ranked_id> chosen_by_backend(sampler const& by, std::vector<float> const& logits,
+                                              std::int32_t valid_ids, std::int64_t position,
+                                              std::vector<std::int32_t> const& drafts) {
+  auto const backend = ops::cpu::make_backend(1);
+  auto const rows = std::ssize(drafts) + 1;
+  ops::tensor view;
+  auto const memory =
+      backend->make_tensor(ops::row_kind::stream, rows, std::ssize(logits) / rows, view);
+  std::ranges::copy(logits, static_cast<float*>(view.data));
+  ops::token_list tokens;
+  auto const held = backend->make_tokens(rows + 1, tokens);
+  std::vector<std::int32_t> ids = {0};
+  ids.insert(ids.end(), drafts.begin(), drafts.end());
+  if (!drafts.empty()) {
+    tokens.back().id = drafts.front();
+    ids[1] = ops::id_in_place(rows);
+  }
+  std::vector<ops::row_choice> choices;
+  for (std::int64_t r = 0; r < rows; ++r) choices.push_back({*by.choice(false), position + r});
+  ops::row_span const span{0, 0, 0, rows, true, {}, by.seen()};
+  auto const p = backend->make_pass({rows, 1, 0, 0, rows, std::ssize(by.seen())});
+  backend->set_pass(*p, {.spans = {&span, 1}, .ids = ids, .choices = choices});
+  auto const wanted = tokens.first(static_cast<std::size_t>(rows));
+  backend->choose_tokens(*p, tokens, view, valid_ids, wanted);
+  return {wanted.begin(), wanted.end()};
+}
+
+TEST(sampler_choice, is_taken_by_a_backend_with_its_penalties_row_by_row) {
+  int penalised = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    row_case row = random_case(seed);
+    std::mt19937_64 random(seed + 1);
+    std::vector<std::int32_t> drafts(random() % 16);
+    for (std::int32_t& id : drafts) {
+      // Few of them, so that they meet each other and what was seen before.
+      id = static_cast<std::int32_t>(
+          random() % std::min<std::uint64_t>(static_cast<std::uint64_t>(row.valid_ids), 5));
+    }
+    std::size_t const width = row.logits.size();
+    auto const valid = static_cast<std::size_t>(row.valid_ids);
+    std::vector<float> logits;
+    for (std::size_t r = 0; r <= drafts.size(); ++r) {
+      for (std::size_t i = 0; i < width; ++i)
+        logits.push_back(row.logits[i < valid ? (i + 3 * r) % valid : i]);
+    }
+    sampler host(row.params, {}, row.valid_ids);
+    host.add_prompt(row.prompt);
+    for (std::int32_t id : row.output) host.add(id);
+    auto const got = chosen_by_backend(host, logits, row.valid_ids, row.position, drafts);
+    sampler_scratch scratch;
+    for (std::size_t r = 0; r <= drafts.size(); ++r) {
+      auto const of = std::span(logits).subspan(r * width, width);
+      auto const position = row.position + static_cast<std::int64_t>(r);
+      ASSERT_EQ(got[r].id, host.sample(of, position, false, {}, scratch))
+          << "seed " << seed << ", row " << r << " of " << drafts.size() + 1;
+      if (r < drafts.size()) host.add(drafts[r]);
+    }
+    penalised += host.seen().empty() ? 0 : 1;
+  }
+  EXPECT_GT(penalised, 200);
+}
+
+TEST(sampler_choice, holds_as_many_ids_as_a_backend_takes_and_none_more) {
+  std::int32_t const valid = ops::max_seen + 10;
+  sampling_params params;
+  params.temperature = 0;
+  params.frequency_penalty = 2;
+  sampler one(params, {}, valid);
+  for (std::int32_t id = 0; id < ops::max_seen; ++id) one.add(id);
+  one.add(7);
+  ASSERT_NE(one.choice(false), nullptr);
+  EXPECT_EQ(std::ssize(one.seen()), ops::max_seen);
+  std::vector<float> logits(static_cast<std::size_t>(2 * valid), 1.0F);
+  for (int row : {0, 1}) {
+    logits[static_cast<std::size_t>(row * valid + valid - 3)] = 0.5F;  // not seen
+    logits[static_cast<std::size_t>(row * valid + 7)] = 4.75F;         // twice: 0.75
+    logits[static_cast<std::size_t>(row * valid + valid - 2)] = -9;
+    logits[static_cast<std::size_t>(row * valid + valid - 1)] = -9;
+    for (std::int32_t id = ops::max_seen; id < valid - 3; ++id)
+      logits[static_cast<std::size_t>(row * valid + id)] = -9;
+  }
+  auto const got = chosen_by_backend(one, logits, valid, 0, {7});
+  EXPECT_EQ(got[0].id, 7);
+  EXPECT_EQ(got[0].value, 0.75F);
+  EXPECT_EQ(got[1].id, valid - 3);  // three times: -1.25
+  one.add(valid - 1);
+  EXPECT_EQ(one.choice(false), nullptr);
 }
 
 TEST(sampler_draws, follow_the_distribution) {

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/error.hpp"
 #include "test/engine/engine_fixture.hpp"
 #include "test/engine/toy_model.hpp"
 
@@ -250,6 +253,98 @@ TEST(speculation_depth_0, never_touches_the_mtp_layer) {
   run_all(options, {greedy_request(70, 2, 15)});  // no room for a draft either
   options.limits.has_mtp = false;
   run_all(options, {greedy_request(70, 20, 0)});
+}
+
+std::int64_t chosen_rounds(speculation_counts const& counts) {
+  return std::accumulate(counts.rounds_at.begin(), counts.rounds_at.end(), std::int64_t{0});
+}
+
+// Agreement that comes and goes, so that all depths are chosen and left again, 0 too.
+bool agrees_at_times(std::int64_t position, int depth) {
+  switch (position / 100 % 4) {
+    case 0: return true;
+    case 1: return false;
+    case 2: return mostly_agrees(position, depth);
+    default: return depth == 1;
+  }
+}
+
+TEST(speculation_auto, gives_the_text_of_every_depth_in_every_mode) {
+  for (mode const& how : modes()) {
+    for (std::size_t prompt : {1, 64, 65}) {
+      test::toy_options options = toy();
+      options.agrees = agrees_at_times;
+      request wanted = choosing_request(prompt, 420, static_cast<std::uint32_t>(prompt));
+      wanted.sampling = how.sampling;
+      std::string const what = std::string(how.name) + ", prompt " + std::to_string(prompt);
+      auto const sinks = run_all(options, {wanted});
+      ASSERT_EQ(sinks[0]->get(), straight_answer(options, wanted)) << what;
+      speculation_counts const& counts = sinks[0]->outcome->speculation;
+      EXPECT_TRUE(counts.chooses_depth);
+      EXPECT_EQ(chosen_rounds(counts), counts.rounds) << what;
+    }
+  }
+}
+
+TEST(speculation_auto, comes_to_the_deepest_round_where_all_is_accepted) {
+  test::toy_options options;  // every draft is right
+  auto const counts = run_all(options, {choosing_request(10, 480)})[0]->outcome->speculation;
+  EXPECT_GT(counts.rounds_at.back() * 10, counts.rounds * 6);
+  EXPECT_GT(counts.tau(), 12);
+}
+
+TEST(speculation_auto, comes_to_plain_rounds_with_few_drafts_where_none_is) {
+  test::toy_options options;
+  options.agrees = [](std::int64_t, int) { return false; };
+  auto const counts = run_all(options, {choosing_request(10, 480)})[0]->outcome->speculation;
+  EXPECT_EQ(counts.rounds, 479);
+  EXPECT_GT(counts.rounds_at.front() * 10, counts.rounds * 8);
+  // One draft for each 16 tokens, beside those before it was known.
+  EXPECT_GE(counts.rounds_at[1], 25);
+  EXPECT_EQ(counts.rounds_at.back(), 0);
+}
+
+TEST(speculation_auto, finds_back_to_deep_rounds_when_the_text_is_drafted_well_again) {
+  test::toy_options options;
+  options.limits.max_context = 2048;
+  auto const late = [](std::int64_t position, int) { return position > 700; };
+  options.agrees = late;
+  auto const counts = run_all(options, {choosing_request(10, 1400)})[0]->outcome->speculation;
+  EXPECT_GT(counts.rounds_at.front(), 500);
+  EXPECT_GE(counts.rounds_at.back(), 20);
+}
+
+TEST(speculation_auto, is_each_lanes_own_and_changes_no_other_lane) {
+  test::toy_options options = toy();
+  options.limits.max_lanes = 6;
+  std::vector<request> wanted;
+  for (std::uint32_t i = 0; i < 18; ++i) {
+    wanted.push_back(i % 3 == 2 ? greedy_request(5 + 7 * i, 200, static_cast<int>(i) % 8, i)
+                                : choosing_request(5 + 7 * i, 200, i));
+    wanted.back().sampling = modes()[i % modes().size()].sampling;
+  }
+  options.agrees = agrees_at_times;
+  test::toy_model model(options);
+  auto const sinks = run_all(model, wanted);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_EQ(sinks[i]->get(), straight_answer(options, wanted[i])) << "request " << i;
+    auto const& counts = sinks[i]->outcome->speculation;
+    EXPECT_EQ(chosen_rounds(counts), wanted[i].chooses_depth ? counts.rounds : 0)
+        << "request " << i;
+  }
+  EXPECT_LE(model.counts().widest_pass, options.limits.max_rows);
+}
+
+TEST(speculation_auto, is_refused_where_no_costs_were_measured) {
+  test::toy_model model(toy());
+  engine driven(model, byte_tokenizer());
+  try {
+    driven.submit(choosing_request(3, 3), std::make_shared<recorder>());
+    FAIL() << "no refusal";
+  } catch (error const& refused) {
+    EXPECT_EQ(refused.kind(), error_kind::invalid_argument);
+    EXPECT_NE(std::string(refused.what()).find("not measured"), std::string::npos);
+  }
 }
 
 // What a script of agreements implies, counted without tokens: a round at depth d accepts the first

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "model/causal_lm.hpp"
@@ -43,6 +44,8 @@ class stepwise_round {
     for (std::size_t i = 0; i < batch.size(); ++i) {
       model::round_lane const& one = batch[i];
       if (one.drafts <= depth) continue;
+      if (std::ssize(one.settled) > model::max_settled)
+        throw std::logic_error("round: more settled tokens than the MTP layer takes");
       whose.push_back(i);
       if (depth == 0) {
         drafting.push_back(

@@ -177,7 +177,10 @@ class toy_model final : public model::causal_lm {
     if (options_.on_forward) options_.on_forward(batch);
     check_batch(batch);
     std::erase_if(latest_, [&](hidden_rows const& held) {
-      return std::ranges::find(batch, held.lane, &model::sequence_rows::lane) != batch.end();
+      return std::ranges::any_of(batch, [&](model::sequence_rows const& rows) {
+        bool const settles = in_round_ && !rows.tentative;  // the MTP layer may take it later
+        return rows.lane == held.lane && !settles;
+      });
     });
     logits_.clear();
     for (model::sequence_rows const& rows : batch) run_rows(rows);
@@ -186,6 +189,11 @@ class toy_model final : public model::causal_lm {
 
   void round(std::span<model::round_lane const> batch,
              std::span<model::round_result> results) override {
+    struct mark {
+      bool& set;
+      explicit mark(bool& to) : set(to) { set = true; }
+      ~mark() { set = false; }
+    } const round(in_round_);
     stepwise_.run(*this, batch, results);
   }
 
@@ -396,7 +404,8 @@ class toy_model final : public model::causal_lm {
 
   toy_state target_hidden(int lane, std::int64_t position) const {
     bool const early = options_.fault == toy_fault::draft_one_row_early;
-    for (hidden_rows const& rows : latest_) {
+    for (auto held = latest_.rbegin(); held != latest_.rend(); ++held) {
+      hidden_rows const& rows = *held;
       if (rows.lane != lane) continue;
       std::int64_t const row = position - rows.position;
       if (row >= 0 && row + 1 < std::ssize(rows.states))
@@ -471,6 +480,7 @@ class toy_model final : public model::causal_lm {
   std::vector<snapshot_state> snapshots_;
   std::vector<hidden_rows> latest_;  // of each lane
   stepwise_round stepwise_;
+  bool in_round_ = false;
   std::vector<float> logits_;
   std::int64_t rows_in_pass_ = 0;
   call_counts counts_;

@@ -122,6 +122,62 @@ TEST(qwen38_model, drafts_depend_only_on_the_true_prefix) {
   EXPECT_TRUE(same_bits(whole, chain({5, 9, 14, 28}, true)));
 }
 
+// Lane 0 makes no drafts for a while, lane 1 one in each round, of which none is kept; then both
+// draft.
+TEST(qwen38_model, drafts_behind_rounds_without_any_are_those_of_a_lane_that_always_drafts) {
+  auto const lm = open_model(tiny_directory, tiny_valid_ids, 2);
+  auto const ids = some_ids(20, 9);
+  ops::token_choice const greedy;
+  for (int gap : {1, 2, 7, 15}) {
+    for (int lane : {0, 1}) {
+      lm->begin(lane, lane_pages(*lm, lane));
+      model::sequence_rows const rows{lane, 0, ids, false, std::ssize(ids)};
+      static_cast<void>(lm->forward({&rows, 1}));
+      std::vector<std::int32_t> const shifted(ids.begin() + 1, ids.end());
+      model::draft_rows const behind{lane, 0, shifted, true, false};
+      std::int32_t none = -1;
+      lm->draft({&behind, 1}, {&none, 1});
+    }
+    std::array<std::vector<std::int32_t>, 2> settled = {{{7}, {7}}};
+    std::array<model::round_result, 2> results;
+    auto position = std::ssize(ids);
+    for (int round = 0; round <= gap; ++round) {
+      bool const last = round == gap;
+      model::round_lane const batch[] = {{0, position, settled[0], last ? 3 : 0, &greedy},
+                                         {1, position, settled[1], last ? 3 : 1, &greedy}};
+      lm->round(batch, results);
+      if (last) break;
+      ASSERT_EQ(results[0].chosen[0].id, results[1].chosen[0].id);
+      settled[0].push_back(results[0].chosen[0].id);
+      settled[1] = {results[0].chosen[0].id};
+      lm->keep(1, 1);
+      ++position;
+    }
+    EXPECT_TRUE(std::ranges::equal(results[0].drafts, results[1].drafts)) << "gap " << gap;
+    EXPECT_EQ(results[0].drafts.size(), 3U);
+    for (std::size_t row = 0; row < 4; ++row) {
+      EXPECT_EQ(results[0].chosen[row].value, results[1].chosen[row].value) << "gap " << gap;
+    }
+  }
+}
+
+TEST(qwen38_model, more_settled_tokens_than_are_held_are_refused) {
+  auto const lm = open_model(tiny_directory, tiny_valid_ids);
+  auto const ids = some_ids(5, 9);
+  static_cast<void>(all_logits(*lm, 0, ids));
+  ops::token_choice const greedy;
+  model::round_result result;
+  std::vector<std::int32_t> settled = {7};
+  auto const round = [&](int drafts) {
+    auto const position = std::ssize(ids) + std::ssize(settled) - 1;
+    model::round_lane const one{0, position, settled, drafts, &greedy};
+    lm->round({&one, 1}, {&result, 1});
+    settled.push_back(7);
+  };
+  for (int i = 0; i < model::max_settled; ++i) round(0);
+  EXPECT_THROW(round(1), error);
+}
+
 TEST(qwen38_model, a_lane_begun_anew_forgets_everything) {
   auto const lm = open_model(tiny_directory, tiny_valid_ids);
   auto const ids = some_ids(25, 9);

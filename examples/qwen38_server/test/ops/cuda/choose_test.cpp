@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -20,6 +22,10 @@ struct choice_rows {
   std::int32_t valid = 0;
   std::vector<float> logits;
   std::vector<ops::row_choice> choices;
+  // Of choices with penalties: one span of all rows.
+  std::vector<ops::token_count> seen;
+  std::vector<std::int32_t> ids;
+  std::vector<ops::ranked_id> tokens;  ///< of ids that are places
 };
 
 std::vector<ops::ranked_id> chosen_on(test_backend device, choice_rows const& rows) {
@@ -27,9 +33,16 @@ std::vector<ops::ranked_id> chosen_on(test_backend device, choice_rows const& ro
   ops::tensor const logits = device.make(row_kind::stream, count, rows.logits);
   ops::token_list chosen;
   auto const memory = device->make_tokens(count, chosen);
-  auto const p = device->make_pass({.choices = count});
-  device->set_pass(*p, {.choices = rows.choices});
-  device->choose_tokens(*p, logits, rows.valid, chosen);
+  ops::token_list tokens;
+  auto const drafted = device->make_tokens(count, tokens);
+  device.write(rows.tokens, tokens);
+  auto const p = device->make_pass(
+      {.rows = count, .spans = 1, .choices = count, .seen = std::ssize(rows.seen)});
+  ops::pass_rows pass{.ids = rows.ids, .choices = rows.choices};
+  ops::row_span const span{0, 0, 0, count, true, {}, rows.seen};
+  if (!rows.ids.empty()) pass.spans = {&span, 1};
+  device->set_pass(*p, pass);
+  device->choose_tokens(*p, tokens, logits, rows.valid, chosen);
   std::vector<ops::ranked_id> got(chosen.size());
   device->read(chosen, got);
   return got;
@@ -89,6 +102,63 @@ TEST(cuda_choose, agrees_with_the_cpu_on_random_rows) {
     std::int64_t const columns[] = {1, 17, 300, 1500};
     expect_same(random_rows(seed, columns[seed % 4], 6), "seed " + std::to_string(seed));
   }
+}
+
+/// The rows of a verify pass: what was seen, and drafts some of which are places in a list.
+choice_rows with_penalties(choice_rows rows, std::uint64_t seed, std::size_t most_seen) {
+  std::mt19937_64 random(seed);
+  auto const below = [&](std::uint64_t n) { return random() % n; };
+  auto const valid = static_cast<std::uint64_t>(rows.valid);
+  std::vector<std::int32_t> order(valid);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, random);
+  order.resize(std::min(order.size(), most_seen));
+  for (std::int32_t id : order) {
+    rows.seen.push_back({id, static_cast<std::int32_t>(below(3) == 0 ? below(40) : below(2))});
+  }
+  for (std::size_t r = 0; r < rows.choices.size(); ++r) {
+    float const repetitions[] = {1, 1, 1.1F, 0.5F, 100};
+    float const additions[] = {0, 0.3F, -0.7F, 2, 3e38F};
+    rows.choices[r].how.penalties = {repetitions[below(5)], additions[below(5)],
+                                     additions[below(5)]};
+    auto const id = static_cast<std::int32_t>(below(std::min<std::uint64_t>(valid, 1 + below(9))));
+    rows.tokens.push_back({0, id});
+    rows.ids.push_back(below(2) == 0 ? id : ops::id_in_place(static_cast<std::int64_t>(r)));
+  }
+  return rows;
+}
+
+TEST(cuda_choose, penalties_agree_with_the_cpus_for_all_rows_of_a_verify_pass) {
+  std::uint64_t const seeds = test_device_is_emulated() ? 10 : 200;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    std::int64_t const columns[] = {1, 17, 300, 1500};
+    std::size_t const seen[] = {0, 1, 5, 700, 2000};
+    choice_rows const rows = random_rows(seed + 1000, columns[seed % 4], 1 + 7 * seed % 16);
+    expect_same(with_penalties(rows, seed, seen[seed % 5]), "seed " + std::to_string(seed));
+  }
+  auto const wide = random_rows(5, test_device_is_emulated() ? 3000 : 248320, 3);
+  expect_same(with_penalties(wide, 5, ops::max_seen), "as many as may be seen");
+}
+
+TEST(cuda_choose, penalties_leave_what_is_no_number_as_it_is) {
+  float const infinity = std::numeric_limits<float>::infinity();
+  choice_rows rows = random_rows(3, 40, 3);
+  rows.valid = 40;
+  for (ops::row_choice& one : rows.choices) {
+    one.how = {.temperature = 1, .penalties = {2, 1, 1}};
+  }
+  rows.logits[20] = std::nanf("");
+  rows.logits[40 + 7] = infinity;
+  std::fill_n(rows.logits.begin() + 80, 40, -infinity);
+  for (std::int32_t id = 0; id < 40; ++id) rows.seen.push_back({id, 1});
+  rows.ids = {0, 20, 7};
+  auto const got = chosen_on(test_backend::cuda(), rows);
+  EXPECT_EQ(got[0].id, 20);
+  EXPECT_TRUE(std::isnan(got[0].value));
+  EXPECT_EQ(got[1].id, 7);
+  EXPECT_EQ(got[1].value, infinity);
+  EXPECT_EQ(got[2].value, -infinity);
+  expect_same(rows, "broken rows with penalties");
 }
 
 TEST(cuda_choose, agrees_with_the_cpu_on_a_whole_vocabulary) {

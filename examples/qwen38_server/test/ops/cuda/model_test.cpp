@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <string>
 
@@ -213,6 +214,34 @@ TEST(cuda_round, gives_the_ids_of_its_steps_and_waits_once) {
   }
   EXPECT_EQ(lm->counts().recordings, 1U);
   EXPECT_EQ(lm->counts().replays, 2U);  // of the three alike
+}
+
+// The MTP layer catches up with what rounds without drafts settled.
+TEST(cuda_round, drafts_behind_rounds_without_any_are_those_of_a_lane_that_always_drafts) {
+  auto const lm = open_tiny(2);
+  auto const ids = some_ids(4, 9);
+  round_player player(*lm);
+  for (int lane : {0, 1}) player.prefill(lane, ids);
+  ops::token_choice const greedy;
+  std::array<std::vector<std::int32_t>, 2> settled = {player.lanes[0].settled,
+                                                      player.lanes[1].settled};
+  std::array<model::round_result, 2> results;
+  auto position = std::ssize(ids);
+  int const gap = test_device_is_emulated() ? 2 : 15;
+  for (int round = 0; round <= gap; ++round) {
+    bool const last = round == gap;
+    model::round_lane const batch[] = {{0, position, settled[0], last ? 1 : 0, &greedy},
+                                       {1, position, settled[1], 1, &greedy}};
+    lm->round(batch, results);
+    if (last) break;
+    ASSERT_EQ(results[0].chosen[0].id, results[1].chosen[0].id);
+    settled[0].push_back(results[0].chosen[0].id);
+    settled[1] = {results[0].chosen[0].id};
+    lm->keep(1, 1);
+    ++position;
+  }
+  EXPECT_EQ(results[0].drafts[0], results[1].drafts[0]);
+  EXPECT_EQ(results[0].chosen[1].value, results[1].chosen[1].value);
 }
 
 // Drafts, batches and cached beginnings change no answer. An emulated pass takes most of a second,

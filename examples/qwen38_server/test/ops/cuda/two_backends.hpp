@@ -92,6 +92,13 @@ class test_backend {
       }
     }
   }
+  void write(std::span<ops::ranked_id const> tokens, ops::token_list to) const {
+    if (device_ == nullptr) {
+      std::ranges::copy(tokens, to.begin());
+    } else if (!tokens.empty()) {
+      device_->upload(to.data(), tokens.data(), tokens.size_bytes());
+    }
+  }
   [[nodiscard]] std::vector<float> read(ops::tensor const& from) const {
     std::vector<float> values(static_cast<std::size_t>(from.rows * from.cols));
     backend_->read(from, values);
