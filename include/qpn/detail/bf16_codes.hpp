@@ -31,8 +31,8 @@ QPN_HD constexpr void decode_e2m1_word_bf16(Lane& lane, std::uint32_t x,
   }
 }
 
-/// What decode_e2m1_word_bf16 leaves out is in the scale: bf16 of scale_pair_bf16 = value * 2^118,
-/// which makes weights of value * 2^-8.
+/// What decode_e2m1_word_bf16 leaves out is in the scale: bf16 of decode_scales_bf16 = value *
+/// 2^118, which makes weights of value * 2^-8.
 inline constexpr int nvfp4_bf16_exponent = -8;
 
 /// The 4 S0E5M3 scale bytes of a lane as bf16 pairs, times 2^118: out[0] = bytes 0 and 2, out[1] =
