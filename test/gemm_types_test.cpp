@@ -262,12 +262,26 @@ TEST(gemm_plan, of_an_mma16_layout_refuses_what_it_has_no_kernel_for) {
   EXPECT_EQ(refuse(mma16_layout(), simt), status_code::invalid_shape);
   EXPECT_EQ(refuse(mma16_layout(2097089), {}), status_code::invalid_shape);
   EXPECT_EQ(refuse(mma16_layout(2097088), {}), status_code::ok);
+}
+
+TEST(gemm_plan, of_an_mma16_layout_without_a_kernel_for_many_rows_takes_more_row_blocks) {
+  gemm_plan<nvfp4> plan;
+  device_info ampere = hopper_h200();
+  ampere.compute_capability = 80;
+  auto const refuse = [&](packed_layout const& layout, gemm_problem const& problem) {
+    return make_gemm_plan(layout, problem, ampere, plan).code;
+  };
   gemm_problem many;
-  many.max_m = gemm_max_m + 1;
-  EXPECT_EQ(refuse(mma16_layout(), many), status_code::invalid_shape);
+  many.max_m = gemm_max_m + 200;
+  ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
+  EXPECT_STREQ(route_name(route(plan, many.max_m)), "sm80/nvfp4/mt4");
+  EXPECT_EQ(detail::cut_rows<nvfp4>(plan.layout, many.max_m).blocks, 10);
+  EXPECT_FALSE(detail::is_sliced(plan.layout, many.max_m));
   many.dense_bytes = dense_panel_bytes(mma16_layout(), many.max_m, 64);
   many.dense_min_m = 200;
-  EXPECT_EQ(refuse(mma16_layout(), many), status_code::invalid_shape) << "97 to 199 rows";
+  ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
+  EXPECT_FALSE(uses_panels(plan, 199));
+  EXPECT_TRUE(uses_panels(plan, 200));
   many.dense_min_m = 0;
   ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
   EXPECT_TRUE(uses_panels(plan, gemm_max_m + 1));

@@ -199,10 +199,12 @@ template <class Format>
 /// to their row alone.
 ///
 /// Where m is above gemm_max_m the workspace must be as large; kernels of sm_70 do not use it,
-/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales such
-/// calls are launches of gemm_max_m rows each, one after another, which keep a row's bits beyond
-/// gemm_max_m, too, and count in the census one by one. Calls that the plan sends through
-/// dequantised panels (gemm_problem::dense_bytes) are for gemm_dense.
+/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales on
+/// layout sm70_quadpair such calls are launches of gemm_max_m rows each, one after another, which
+/// count in the census one by one; on sm80_mma16 those weights, 16-bit ones, and all on GPUs
+/// without wgmma take one launch of more row blocks. Both keep a row's bits beyond gemm_max_m, too.
+/// Calls that the plan sends through dequantised panels (gemm_problem::dense_bytes) are for
+/// gemm_dense.
 ///
 /// Stream-ordered; allocates and synchronises nothing; can be captured in a graph. Two calls that
 /// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls

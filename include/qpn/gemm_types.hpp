@@ -81,7 +81,7 @@ struct gemm_plan {
   packed_layout layout;
   gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
-  bool fused_wide = true;        ///< m above gemm_max_m needs no panels
+  bool fused_wide = true;  ///< m above gemm_max_m has kernels of its own; else those of fewer rows
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
@@ -99,9 +99,10 @@ template <class Format>
 namespace detail {
 
 /// Whether calls with more than gemm_max_m rows run the narrow kernels over slices of so many rows:
-/// fp32 scales along k have no kernel of their own for many rows.
+/// fp32 scales along k have no kernel of their own for many rows, and those of layout sm80_mma16
+/// take any number of row blocks at once.
 [[nodiscard]] constexpr bool is_sliced(packed_layout const& layout, std::int64_t m) noexcept {
-  return layout.scale == scale_mode::block && m > gemm_max_m;
+  return layout.id != layout_id::sm80_mma16 && layout.scale == scale_mode::block && m > gemm_max_m;
 }
 
 /// Whether calls with m rows, up to gemm_max_m, run by warpgroups.
@@ -116,7 +117,9 @@ template <class Format>
 
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
 /// two, up to gemm_max_m as many as detail::cut_rows says for each row block, or warpgroups. The
-/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m.
+/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m
+/// on layout sm70_quadpair; on sm80_mma16 they, 16-bit weights and GPUs without wgmma run more row
+/// blocks.
 /// Panels need no matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
@@ -125,7 +128,7 @@ template <class Format>
   bool const sliced = detail::is_sliced(plan.layout, m);
   int const row_tiles = detail::cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles;
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
-                             : m > gemm_max_m && !sliced                    ? gemm_method::wide
+                             : m > gemm_max_m && !sliced && plan.fused_wide ? gemm_method::wide
                              : detail::uses_groups(plan, m)                 ? gemm_method::group
                              : row_tiles == 12                              ? gemm_method::mt12
                              : row_tiles == 8                               ? gemm_method::mt8
@@ -289,9 +292,8 @@ template <class Format>
 /// is emulated any GEMM is faster.
 template <class Format>
 [[nodiscard]] constexpr std::int64_t default_dense_min_m(gemm_plan<Format> const& plan) noexcept {
-  return plan.emulated || !plan.fused_wide ? gemm_max_m + 1
-         : plan.arch == gemm_arch::sm70    ? 2048
-                                           : 4096;
+  bool const by_few = !plan.fused_wide && plan.layout.scale != scale_mode::block;
+  return plan.emulated || by_few ? gemm_max_m + 1 : plan.arch == gemm_arch::sm70 ? 2048 : 4096;
 }
 
 /// What a plan with rows beyond the narrow kernels must keep, and its panels.
@@ -306,11 +308,6 @@ template <class Format>
   }
   plan.dense_min_m = problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan);
   if (problem.max_m <= gemm_max_m) return {};
-  if (!plan.fused_wide && (problem.dense_bytes == 0 || plan.dense_min_m != gemm_max_m + 1)) {
-    return {status_code::invalid_shape, 0,
-            "gemm plan: this weight takes max_m above gemm_max_m through panels alone: give "
-            "dense_bytes and dense_min_m 0"};
-  }
   if (problem.candidates != 0) {
     return {status_code::invalid_shape, 0,
             "gemm plan: candidates need max_m to be at most gemm_max_m"};
@@ -448,10 +445,9 @@ template <class Format>
 ///         outside 0..2^30, with simt 0..3, with more than one candidate 0..16, with candidates
 ///         above gemm_max_m, k or the number of blocks of y too large for max_m above gemm_max_m,
 ///         silu_gate with candidates or n not a multiple of 64, dense_min_m not above gemm_max_m,
-///         or with layout sm80_mma16 n above 2097088, simt, or max_m above gemm_max_m for a weight
-///         without fused kernel (detail::sm90::has_wide) or panels for every m above it;
-///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
-///         compute capability below 70, for layout sm80_mma16 below 80
+///         or with layout sm80_mma16 n above 2097088 or simt; workspace_too_small: dense_bytes for
+///         less than 64 rows of a panel; unsupported_arch: compute capability below 70, for layout
+///         sm80_mma16 below 80
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
@@ -509,8 +505,7 @@ template <class Format>
               : device.compute_capability >= 90 ? gemm_arch::sm90
                                                 : gemm_arch::sm80;
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
-  plan.fused_wide = !mma16 || layout.scale == scale_mode::block ||
-                    detail::sm90::has_wide(layout, device.compute_capability);
+  plan.fused_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
   plan.sm_count = device.sm_count;
   detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;

@@ -147,6 +147,7 @@ nlohmann::ordered_json to_json(startup_facts const& facts, std::string const& su
   report["speculation"] = {{"asked", facts.drafts_asked},
                            {"served", facts.warm_up.draft_tokens},
                            {"mtp", facts.has_mtp}};
+  report["prefill_pass"] = facts.prefill_pass;
   bool const has_directive = !facts.kv_cache_directive.empty();
   report["kv_cache"] = {{"dtype", "f16"},
                         {"declared", has_directive ? json(facts.kv_cache_directive) : json()},

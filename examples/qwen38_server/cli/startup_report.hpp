@@ -48,6 +48,7 @@ struct startup_facts {
   std::string kv_cache_directive;  ///< declared KV cache type; "": none
   std::vector<rank_facts> ranks;
   bool has_mtp = false;
+  std::int32_t prefill_pass = 0;  ///< rows
   int drafts_asked = 0;
   bool drafts_were_asked = false;  ///< by a flag, not by its default
   warm_up_facts warm_up;
