@@ -262,12 +262,26 @@ TEST(gemm_plan, of_an_mma16_layout_refuses_what_it_has_no_kernel_for) {
   EXPECT_EQ(refuse(mma16_layout(), simt), status_code::invalid_shape);
   EXPECT_EQ(refuse(mma16_layout(2097089), {}), status_code::invalid_shape);
   EXPECT_EQ(refuse(mma16_layout(2097088), {}), status_code::ok);
+}
+
+TEST(gemm_plan, of_an_mma16_layout_without_a_kernel_for_many_rows_takes_more_row_blocks) {
+  gemm_plan<nvfp4> plan;
+  device_info ampere = hopper_h200();
+  ampere.compute_capability = 80;
+  auto const refuse = [&](packed_layout const& layout, gemm_problem const& problem) {
+    return make_gemm_plan(layout, problem, ampere, plan).code;
+  };
   gemm_problem many;
-  many.max_m = gemm_max_m + 1;
-  EXPECT_EQ(refuse(mma16_layout(), many), status_code::invalid_shape);
+  many.max_m = gemm_max_m + 200;
+  ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
+  EXPECT_STREQ(route_name(route(plan, many.max_m)), "sm80/nvfp4/mt4");
+  EXPECT_EQ(detail::cut_rows<nvfp4>(plan.layout, many.max_m).blocks, 10);
+  EXPECT_FALSE(detail::is_sliced(plan.layout, many.max_m));
   many.dense_bytes = dense_panel_bytes(mma16_layout(), many.max_m, 64);
   many.dense_min_m = 200;
-  EXPECT_EQ(refuse(mma16_layout(), many), status_code::invalid_shape) << "97 to 199 rows";
+  ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
+  EXPECT_FALSE(uses_panels(plan, 199));
+  EXPECT_TRUE(uses_panels(plan, 200));
   many.dense_min_m = 0;
   ASSERT_EQ(refuse(mma16_layout(), many), status_code::ok);
   EXPECT_TRUE(uses_panels(plan, gemm_max_m + 1));
@@ -323,28 +337,24 @@ TEST(gemm_plan, with_x_in_bf16_refuses_f16_weights_and_panels_by_name) {
   EXPECT_NE(std::string(refused.what).find("panels"), std::string::npos);
 }
 
-TEST(gemm_plan, with_x_in_bf16_runs_many_rows_fused_or_in_slices) {
+TEST(gemm_plan, with_x_in_bf16_runs_many_rows_fused_or_in_more_row_blocks) {
   gemm_problem many;
   many.max_m = 1000;
   gemm_plan<nvfp4> plan;
   ASSERT_TRUE(
       plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, hopper_h200(), many, plan).ok());
   EXPECT_STREQ(route_name(route(plan, 97)), "sm90/nvfp4/wide/bf16");
-  EXPECT_FALSE(detail::is_sliced(plan, 97));
   device_info ampere = hopper_h200();
   ampere.compute_capability = 80;
-  ASSERT_TRUE(
-      plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, ampere, many, plan).ok());
+  ASSERT_TRUE(plan_bf16(format_id::nvfp4, scale_mode::tensor, dtype::f16, ampere, many, plan).ok());
   EXPECT_STREQ(route_name(route(plan, 1000)), "sm80/nvfp4/mt4/bf16");
-  EXPECT_TRUE(detail::is_sliced(plan, 97));
-  EXPECT_FALSE(detail::is_sliced(plan, 96));
+  EXPECT_FALSE(detail::is_sliced(plan.layout, 97));
   gemm_plan<dense16> dense;
   ASSERT_TRUE(
       plan_bf16(format_id::dense16, scale_mode::none, dtype::bf16, hopper_h200(), many, dense)
           .ok());
   EXPECT_STREQ(route_name(route(dense, 1000)), "sm90/bf16/mt4/bf16");
   EXPECT_STREQ(route_name(route(dense, 96)), "sm90/bf16/mt4/bf16") << "no warpgroups";
-  EXPECT_TRUE(detail::is_sliced(dense, 1000));
 }
 
 TEST(gemm_plan, of_an_mma16_layout_has_lists_for_as_many_ctas_as_it_launches) {
@@ -472,13 +482,13 @@ TEST(gemm_plan, cuts_many_rows_with_block_scales_into_slices_that_cover_them_onc
   problem.max_m = 1000;
   problem.y_type = dtype::f32;
   auto const plan = plan_of<fp8>(layout_of(format_id::fp8, scale_mode::block, 256, 5120), problem);
-  EXPECT_FALSE(detail::is_sliced(plan, gemm_max_m));
-  EXPECT_TRUE(detail::is_sliced(plan, gemm_max_m + 1));
+  EXPECT_FALSE(detail::is_sliced(plan.layout, gemm_max_m));
+  EXPECT_TRUE(detail::is_sliced(plan.layout, gemm_max_m + 1));
   gemm_problem many;
   many.max_m = 1000;
   gemm_plan<fp8> const channel =
       plan_of<fp8>(layout_of(format_id::fp8, scale_mode::channel, 256, 5120), many);
-  EXPECT_FALSE(detail::is_sliced(channel, 1000));
+  EXPECT_FALSE(detail::is_sliced(channel.layout, 1000));
   gemm_args args;
   args.m = 200;
   args.x = reinterpret_cast<void const*>(std::uintptr_t{1} << 20);

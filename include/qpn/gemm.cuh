@@ -242,10 +242,11 @@ template <class Format>
 /// to their row alone.
 ///
 /// Where m is above gemm_max_m the workspace must be as large; kernels of sm_70 do not use it,
-/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales, and
-/// with bf16 rows of x where f16 ones need panels, such calls are launches of gemm_max_m rows each,
-/// one after another, which keep a row's bits beyond gemm_max_m, too, and count in the census one
-/// by one. Calls that the plan sends through dequantised panels (gemm_problem::dense_bytes) are for
+/// those of sm_90 order x in it, by warpgroups for fewer rows, too. With fp8 and block scales on
+/// layout sm70_quadpair such calls are launches of gemm_max_m rows each, one after another, which
+/// count in the census one by one; on sm80_mma16 those weights, 16-bit ones, and all on GPUs
+/// without wgmma take one launch of more row blocks. Both keep a row's bits beyond gemm_max_m, too.
+/// Calls that the plan sends through dequantised panels (gemm_problem::dense_bytes) are for
 /// gemm_dense.
 ///
 /// A program without code for sm_90a runs what the plan gives to warpgroups with the kernels of
@@ -273,7 +274,7 @@ template <dtype XType, class Format>
     return {status_code::invalid_value, 0,
             "gemm: the plan sends so many rows through dequantised panels, call gemm_dense"};
   }
-  if (detail::is_sliced(plan, args.m)) {
+  if (detail::is_sliced(plan.layout, args.m)) {
     for (std::int64_t first = 0; first < args.m; first += gemm_max_m) {
       status const done =
           gemm<XType>(plan, detail::slice_rows(plan, args, first), workspace, stream);

@@ -87,8 +87,8 @@ template <class Format, class GemmFn>
 /// rows at a time become f16 in the workspace, a GEMM of the caller multiplies them, and an
 /// epilogue kernel scales, adds and stores. The plan chooses: route(plan, m) is `dense` where its
 /// problem offers dense_bytes and m is at least plan.dense_min_m, which is
-/// gemm_problem::dense_min_m or, by the device, gemm_max_m + 1 where m8n8k4 is emulated or no fused
-/// kernel takes so many rows, 2048 on Volta and 4096 on Hopper. All other calls are those of
+/// gemm_problem::dense_min_m or, by the device, gemm_max_m + 1 where m8n8k4 is emulated or so many
+/// rows have no kernel of their own, 2048 on Volta and 4096 on Hopper. All other calls are those of
 /// qpn::gemm.
 ///
 /// Panels hold the codes times their block scales, exact in f16 (bf16 weights times 2^8, exact

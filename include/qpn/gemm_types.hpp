@@ -85,8 +85,7 @@ struct gemm_plan {
   packed_layout layout;
   gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
-  bool fused_wide = true;        ///< m above gemm_max_m needs no panels
-  bool sliced = false;           ///< m above gemm_max_m runs as calls of gemm_max_m rows
+  bool fused_wide = true;  ///< m above gemm_max_m has kernels of its own; else those of fewer rows
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
@@ -103,35 +102,37 @@ template <class Format>
 
 namespace detail {
 
-/// Whether calls with m rows run the narrow kernels over slices of gemm_max_m rows.
-template <class Format>
-[[nodiscard]] constexpr bool is_sliced(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return plan.sliced && m > gemm_max_m;
+/// Whether calls with more than gemm_max_m rows run the narrow kernels over slices of so many rows:
+/// fp32 scales along k have no kernel of their own for many rows, and those of layout sm80_mma16
+/// take any number of row blocks at once.
+[[nodiscard]] constexpr bool is_sliced(packed_layout const& layout, std::int64_t m) noexcept {
+  return layout.id != layout_id::sm80_mma16 && layout.scale == scale_mode::block && m > gemm_max_m;
 }
 
 /// Whether calls with m rows, up to gemm_max_m, run by warpgroups.
 template <class Format>
 [[nodiscard]] constexpr bool uses_groups(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return plan.arch == gemm_arch::sm90 && plan.fused_wide && !plan.sliced &&
-         plan.problem.candidates == 0 && m <= gemm_max_m && sm90::prefers_groups(plan.layout, m);
+  return plan.arch == gemm_arch::sm90 && plan.fused_wide && plan.problem.candidates == 0 &&
+         m <= gemm_max_m && sm90::prefers_groups(plan.layout, m);
 }
 
 }  // namespace detail
 
 /// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
 /// two, up to gemm_max_m as many as detail::cut_rows says for each row block, or warpgroups. The
-/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m,
-/// and so do, where x is bf16, those that f16 rows need panels for. Panels need no matrix
-/// instruction of ours, so they are emulated nowhere.
+/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m
+/// on layout sm70_quadpair; on sm80_mma16 they, 16-bit weights and GPUs without wgmma run more row
+/// blocks.
+/// Panels need no matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
   bool const bf16_x = plan.problem.x_type == dtype::bf16;
   if (uses_panels(plan, m)) return {plan.arch, operand, gemm_method::dense, false, bf16_x};
-  bool const sliced = detail::is_sliced(plan, m);
+  bool const sliced = detail::is_sliced(plan.layout, m);
   int const row_tiles = detail::cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles;
   gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
-                             : m > gemm_max_m && !sliced                    ? gemm_method::wide
+                             : m > gemm_max_m && !sliced && plan.fused_wide ? gemm_method::wide
                              : detail::uses_groups(plan, m)                 ? gemm_method::group
                                                             : narrow_method(row_tiles);
   return {plan.arch, operand, method, plan.emulated, bf16_x};
@@ -291,9 +292,8 @@ template <class Format>
 /// is emulated any GEMM is faster.
 template <class Format>
 [[nodiscard]] constexpr std::int64_t default_dense_min_m(gemm_plan<Format> const& plan) noexcept {
-  return plan.emulated || !plan.fused_wide ? gemm_max_m + 1
-         : plan.arch == gemm_arch::sm70    ? 2048
-                                           : 4096;
+  bool const by_few = !plan.fused_wide && plan.layout.scale != scale_mode::block;
+  return plan.emulated || by_few ? gemm_max_m + 1 : plan.arch == gemm_arch::sm70 ? 2048 : 4096;
 }
 
 /// What a plan with rows beyond the narrow kernels must keep, and its panels.
@@ -308,11 +308,6 @@ template <class Format>
   }
   plan.dense_min_m = problem.dense_min_m != 0 ? problem.dense_min_m : default_dense_min_m(plan);
   if (problem.max_m <= gemm_max_m) return {};
-  if (!plan.fused_wide && (problem.dense_bytes == 0 || plan.dense_min_m != gemm_max_m + 1)) {
-    return {status_code::invalid_shape, 0,
-            "gemm plan: this weight takes max_m above gemm_max_m through panels alone: give "
-            "dense_bytes and dense_min_m 0"};
-  }
   if (problem.candidates != 0) {
     return {status_code::invalid_shape, 0,
             "gemm plan: candidates need max_m to be at most gemm_max_m"};
@@ -331,7 +326,7 @@ template <class Format>
             "gemm plan: panels hold no block scales exactly, so dense_bytes must be 0"};
   }
   std::int64_t const fused_m = with_panels ? plan.dense_min_m - 1 : problem.max_m;
-  if (plan.fused_wide && !plan.sliced && plan.arch == gemm_arch::sm90 && fused_m > gemm_max_m) {
+  if (plan.fused_wide && plan.arch == gemm_arch::sm90 && fused_m > gemm_max_m) {
     if (sm90::wide_steps(layout) > most_blocks / (sm90::wide_padded_m(fused_m) / 8)) {
       return {status_code::invalid_shape, 0,
               "gemm plan: max_m by k are more than 2^31 - 1 blocks of 8 rows by 64 k"};
@@ -472,9 +467,7 @@ template <class Format>
 ///         panels; invalid_shape: max_m outside 0..2^30, with simt 0..3, with more than one
 ///         candidate 0..16, with candidates above gemm_max_m, k or the number of blocks of y too
 ///         large for max_m above gemm_max_m, silu_gate with candidates or n not a multiple of 64,
-///         dense_min_m not above gemm_max_m,
-///         or with layout sm80_mma16 n above 2097088, simt, or max_m above gemm_max_m for a weight
-///         without fused kernel (detail::sm90::has_wide) or panels for every m above it;
+///         dense_min_m not above gemm_max_m, or with layout sm80_mma16 n above 2097088 or simt;
 ///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
 ///         compute capability below 70, for layout sm80_mma16 below 80; bf16 rows of x with
 ///         another layout
@@ -536,10 +529,7 @@ template <class Format>
               : device.compute_capability >= 90 ? gemm_arch::sm90
                                                 : gemm_arch::sm80;
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
-  bool const has_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
-  // Neither fp32 scales along k nor, without panels, bf16 rows have another way.
-  plan.sliced = layout.scale == scale_mode::block || (!has_wide && problem.x_type == dtype::bf16);
-  plan.fused_wide = has_wide || plan.sliced;
+  plan.fused_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
   plan.sm_count = device.sm_count;
   detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
   plan.workspace_bytes = placed.bytes;

@@ -130,7 +130,7 @@ TEST_F(gpu_gemm_bf16, lists_the_candidates_of_the_stored_row) {
   }
 }
 
-TEST_F(gpu_gemm_bf16, takes_many_rows_fused_or_in_slices) {
+TEST_F(gpu_gemm_bf16, takes_many_rows_fused_or_in_more_row_blocks) {
   std::uint64_t seed = 34;
   for (weight_kind const kind : {nvfp4_tensor, fp8_tensor, bf16_dense}) {
     random_source random(seed);

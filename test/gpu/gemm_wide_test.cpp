@@ -36,7 +36,7 @@ gemm_problem dense_problem(gpu_weight const& weight, std::int64_t max_m,
   return problem;
 }
 
-/// Whether a fused kernel takes many rows; else panels alone do.
+/// Whether many rows have a kernel of their own; else those of fewer rows take them.
 bool has_fused(gpu_weight const& weight) {
   return weight.layout().id == layout_id::sm70_quadpair ||
          detail::sm90::has_wide(weight.layout(), test_device().compute_capability);
@@ -64,12 +64,10 @@ TEST_P(gpu_gemm_wide_kind, keeps_the_bound_on_ragged_shapes_fused_and_in_panels)
       gemm_operands operands = random_operands(weight, m, random);
       operands.x_gap = static_cast<std::int64_t>(seed % 4);
       operands.x_shift = static_cast<std::int64_t>(seed % 3);
-      if (has_fused(weight)) {
-        gpu_gemm const fused(weight, wide_problem(m, y_type));
-        ASSERT_EQ(fused.route_of(m).method, gemm_method::wide);
-        ASSERT_TRUE(keeps_bound(fused, operands, run(fused, operands)))
-            << GetParam() << " seed " << seed;
-      }
+      gpu_gemm const fused(weight, wide_problem(m, y_type));
+      ASSERT_EQ(fused.route_of(m).method, has_fused(weight) ? gemm_method::wide : gemm_method::mt4);
+      ASSERT_TRUE(keeps_bound(fused, operands, run(fused, operands)))
+          << GetParam() << " seed " << seed;
       gpu_gemm const dense(weight, dense_problem(weight, m + 3, y_type));
       ASSERT_EQ(dense.route_of(m).method, gemm_method::dense);
       ASSERT_TRUE(keeps_bound(dense, operands, run(dense, operands)))
@@ -86,7 +84,6 @@ TEST_P(gpu_gemm_wide_kind, adds_bias_and_residual_and_multiplies_silu_of_gate_by
     for (bool panels : {false, true}) {
       random_source random(seed);
       gpu_weight const weight = random_weight(GetParam(), 192, 208, random);
-      if (!panels && !has_fused(weight)) continue;
       dtype const y_type = seed % 2 == 0 ? dtype::f32 : dtype::bf16;
       gemm_problem problem =
           panels ? dense_problem(weight, 110, y_type) : wide_problem(110, y_type);
@@ -108,7 +105,6 @@ TEST_P(gpu_gemm_wide_kind, adds_bias_and_residual_and_multiplies_silu_of_gate_by
 TEST_P(gpu_gemm_wide_kind, keeps_the_bits_of_a_row_for_every_m_place_and_company) {
   random_source random(2);
   gpu_weight const weight = random_weight(GetParam(), 330, 176, random);
-  if (!has_fused(weight)) GTEST_SKIP() << "panels alone take many rows";
   gpu_gemm const gemm(weight, wide_problem(200));
   gemm_operands const first = random_operands(weight, 97, random);
   gemm_result const expected = run(gemm, first);

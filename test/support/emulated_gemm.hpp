@@ -311,7 +311,7 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   EXPECT_TRUE(checked.ok()) << checked.what;
   if (!checked.ok() || args.m == 0) return call;
   packed_layout const& layout = plan.layout;
-  EXPECT_FALSE(detail::is_sliced(plan, args.m)) << "several launches";
+  EXPECT_FALSE(detail::is_sliced(plan.layout, args.m)) << "several launches";
   emulator_memory memory;
   std::byte const* const weight = args.weight.data;
   auto const records = static_cast<std::size_t>(layout.scales_offset - layout.codes_offset);

@@ -41,22 +41,25 @@ struct round_kind {
 class driven_model {
  public:
   driven_model(loaded_model& loaded, std::int64_t lane_tokens)
-      : lm_(*loaded.model), limits_(lm_.get_limits()), lane_tokens_(lane_tokens) {
-    ids_.resize(static_cast<std::size_t>(limits_.prefill_chunk));
+      : lm_(*loaded.model), limits_(lm_.get_limits()), lane_tokens_(lane_tokens) {}
+
+  /// Prefills lane 0 with `tokens` tokens, which it waits for, and saves the state at the first
+  /// border of a pass.
+  void prefill(std::int64_t tokens) {
+    std::int64_t const rows = limits_.prefill_chunk;
+    lm_.begin(0, pages_of(0, 0));
+    for (std::int64_t first = 0; first < tokens; first += rows) {
+      std::int64_t const end = std::min(first + rows, tokens);
+      pass(0, first, end, end == tokens);
+      if (first == 0 && end == rows) lm_.save(0, 0);
+    }
   }
 
-  /// Prefills lane 0 with `tokens` tokens, a multiple of the chunk, and saves the first chunk's
-  /// state. on_border: after each chunk, once it is computed for those in `borders`.
-  void prefill(std::int64_t tokens, std::set<std::int64_t> const& borders,
-               std::function<void(std::int64_t)> const& on_border) {
-    std::int64_t const chunk = limits_.prefill_chunk;
-    lm_.begin(0, pages_of(0, 0));
-    for (std::int64_t first = 0; first < tokens; first += chunk) {
-      bool const waits = borders.contains(first + chunk);
-      pass(0, first, waits);
-      if (first == 0) lm_.save(0, 0);
-      if (waits) on_border(first + chunk);
-    }
+  /// Where the time of the prefill pass goes that ends at `tokens`; after prefill().
+  ops::op_times profile_prefill(std::int64_t tokens, ops::profiled_backend& where) {
+    std::int64_t const first = pass_of_last(tokens);
+    return where.profile_classes([&] { go_to(0, 0, first); },
+                                 [&] { pass(0, first, tokens, false); });
   }
 
   /// Mean milliseconds of a round.
@@ -102,8 +105,23 @@ class driven_model {
     return lane_tokens_of(0) / limits_.page_tokens;
   }
 
-  void pass(int index, std::int64_t first, bool waits) {
-    std::int64_t const rows = limits_.prefill_chunk;
+  /// The first position of the pass that computes a prompt's last token.
+  [[nodiscard]] std::int64_t pass_of_last(std::int64_t tokens) const {
+    return (tokens - 1) / limits_.prefill_chunk * limits_.prefill_chunk;
+  }
+
+  /// A lane that stands at a border of passes, with the state saved at the first one.
+  void go_to(int index, std::int64_t declared, std::int64_t border) {
+    if (border == 0) {
+      lm_.begin(index, pages_of(index, declared));
+    } else {
+      lm_.resume(index, pages_of(index, declared), 0, border);
+    }
+  }
+
+  void pass(int index, std::int64_t first, std::int64_t end, bool waits) {
+    std::int64_t const rows = end - first;
+    ids_.resize(static_cast<std::size_t>(rows));
     for (std::int64_t i = 0; i < rows; ++i) {
       ids_[static_cast<std::size_t>(i)] =
           static_cast<std::int32_t>((first + i) * 7919 % limits_.valid_ids);
@@ -119,14 +137,14 @@ class driven_model {
   }
 
   void start(round_kind const& kind, int rounds) {
-    std::int64_t const chunk = limits_.prefill_chunk;
     std::int64_t const room =
         std::int64_t{warm_up_rounds + rounds} * (kind.accepted + 1) + kind.k + 1;
-    std::int64_t const position = std::max((kind.live - room) / chunk * chunk, 2 * chunk);
+    std::int64_t const position = std::max<std::int64_t>(kind.live - room, 2);
+    std::int64_t const border = pass_of_last(position);
     lanes_.assign(static_cast<std::size_t>(kind.lanes), {});
     for (int index = 0; index < kind.lanes; ++index) {
-      lm_.resume(index, pages_of(index, kind.declared), 0, position - chunk);
-      pass(index, position - chunk, true);
+      go_to(index, kind.declared, border);
+      pass(index, border, position, true);
       lanes_[static_cast<std::size_t>(index)] = {position, {1}};
     }
   }
@@ -160,7 +178,7 @@ std::int64_t largest(std::vector<std::int64_t> const& values, std::int64_t least
   return least;
 }
 
-std::int64_t whole_chunks(std::int64_t tokens) {
+std::int64_t whole_pages(std::int64_t tokens) {
   return (tokens + ops::kv_page_tokens - 1) / ops::kv_page_tokens * ops::kv_page_tokens;
 }
 
@@ -202,11 +220,12 @@ round_bytes bytes_of(loaded_model const& loaded, checkpoint::model_config const&
 /// Sizes of the model that the runs need, where no flag gives them.
 void choose_sizes(model_flags& flags, round_bench_flags const& wanted,
                   checkpoint::model_config const& config, std::int64_t lane_tokens) {
-  std::int64_t const live = std::max(largest(wanted.live, lane_tokens), largest(wanted.prefill, 0));
+  std::int64_t const live =
+      std::max({largest(wanted.live, lane_tokens), largest(wanted.prefill, 0), flags.prefill_pass});
   flags.lanes = *std::ranges::max_element(wanted.lanes);
   flags.context = std::min(std::max(live, largest(wanted.declared, 0)) + ops::kv_page_tokens,
                            config.max_position_embeddings);
-  flags.kv_tokens = whole_chunks(live) + lane_tokens * (flags.lanes - 1) + ops::kv_page_tokens;
+  flags.kv_tokens = whole_pages(live) + lane_tokens * (flags.lanes - 1) + ops::kv_page_tokens;
   flags.prefix_cache_mib =
       static_cast<std::int64_t>(model::snapshot_bytes(config) >> 20) + 1;  // one place
 }
@@ -265,18 +284,31 @@ class bench_run {
 
  private:
   void prefill() {
-    std::set<std::int64_t> borders;
-    for (std::int64_t const one : wanted_.prefill) borders.insert(whole_chunks(one));
-    std::int64_t const chunk = loaded_.model->get_limits().prefill_chunk;
-    driven_.prefill(chunk, {chunk}, [](std::int64_t) {});  // takes memory, raises clocks
-    filled_ = borders.empty() ? chunk : *borders.rbegin();
-    auto const begun = steady::now();
-    driven_.prefill(filled_, borders, [&](std::int64_t tokens) {
-      double const rate = 1000.0 * static_cast<double>(tokens) / ms_since(begun);
+    model::causal_lm::limits const& limits = loaded_.model->get_limits();
+    report_["prefill_pass"] = limits.prefill_chunk;
+    filled_ = std::min<std::int64_t>(limits.prefill_chunk, limits.max_context);
+    driven_.prefill(filled_);  // takes memory, raises clocks
+    for (std::int64_t const tokens : std::set(wanted_.prefill.begin(), wanted_.prefill.end())) {
+      auto const begun = steady::now();
+      driven_.prefill(tokens);
+      double const ms = ms_since(begun);
+      filled_ = std::max(filled_, tokens);
+      double const rate = 1000.0 * static_cast<double>(tokens) / ms;
       report_["prefill_tok_s"][std::to_string(tokens)] = rate;
-      std::fprintf(stderr, "prefill %7lld tokens %10.1f tok/s\n", static_cast<long long>(tokens),
-                   rate);
-    });
+      std::fprintf(stderr, "prefill %7lld tokens %10.1f tok/s, %.3f ms\n",
+                   static_cast<long long>(tokens), rate, ms);
+      if (loaded_.profile == nullptr) continue;
+      ordered_json& entry = report_["prefill_breakdown"][std::to_string(tokens)];
+      ops::op_times const times = driven_.profile_prefill(tokens, *loaded_.profile);
+      entry["pass_ms"] = times.whole;
+      double sum = 0;
+      for (std::size_t i = 0; i < ops::op_class_count; ++i) {
+        entry[std::string(to_string(static_cast<ops::op_class>(i)))] = times.of_class[i];
+        sum += times.of_class[i];
+      }
+      entry["gaps"] = times.whole - sum;
+      std::fprintf(stderr, "  last pass: %s\n", entry.dump().c_str());
+    }
   }
 
   void time(char const* list, round_kind const& kind) {
@@ -387,7 +419,7 @@ int bench_rounds(model_flags flags, round_bench_flags const& wanted) {
   check(wanted);
   model_source const headers(flags.model, checkpoint::open_mode::headers_only);
   checkpoint::model_config const config = checkpoint::load_model_config(headers.directory());
-  std::int64_t const lane_tokens = whole_chunks(wanted.side_live) + ops::kv_page_tokens;
+  std::int64_t const lane_tokens = whole_pages(wanted.side_live) + ops::kv_page_tokens;
   choose_sizes(flags, wanted, config, lane_tokens);
   int const threads =
       flags.threads > 0 ? flags.threads : static_cast<int>(std::thread::hardware_concurrency());

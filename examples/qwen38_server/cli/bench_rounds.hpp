@@ -44,13 +44,15 @@ struct round_bytes {
   [[nodiscard]] std::uint64_t of_round(int k, std::int64_t live, int lanes) const noexcept;
 };
 
-/// Times what a decode server does, without a text: prefill, and rounds whose acceptance is forced,
+/// Times what a decode server does, without a text: prefill, each prompt from its first token, and
+/// rounds whose acceptance is forced,
 /// so that drafting, verification, rollback and replay take what they take with any weights. Rounds
 /// are timed by the host's clock, over `rounds` of them, after three that warm up and record.
 ///
 /// A live context is filled by prefill as far as `prefill` goes; beyond, pages hold zeros: work
 /// does not depend on values. Rounds end at the live context. The recurrent state is one that was
-/// saved after 64 tokens. GPU clocks are printed as nvidia-smi gives them, and never set.
+/// saved after the first prefill pass. GPU clocks are printed as nvidia-smi gives them, and never
+/// set.
 /// @return the exit code
 int bench_rounds(model_flags flags, round_bench_flags const& wanted);
 

@@ -24,6 +24,9 @@ namespace qwen38::cli {
 namespace {
 
 constexpr std::int64_t largest_default_kv_tokens = 131072;
+constexpr std::int64_t gpu_prefill_pass = 512;
+
+constexpr std::int64_t largest_prefill_pass = 8192;
 
 double mib(std::size_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0);
@@ -111,6 +114,19 @@ std::int32_t snapshot_places(model_flags const& flags, checkpoint::model_config 
   return static_cast<std::int32_t>(std::min(places, static_cast<std::size_t>(pages)));
 }
 
+/// A pass no longer than the context is at least as long as every prompt.
+std::int32_t prefill_pass(model_flags const& flags, std::int64_t context) {
+  std::int64_t const chosen = flags.device == "cpu" ? ops::kv_page_tokens : gpu_prefill_pass;
+  std::int64_t const rows = flags.prefill_pass > 0 ? flags.prefill_pass : chosen;
+  if (rows % ops::kv_page_tokens != 0) {
+    throw error(error_kind::invalid_argument, "--prefill-pass " + std::to_string(rows) +
+                                                  ": expected a multiple of " +
+                                                  std::to_string(ops::kv_page_tokens));
+  }
+  std::int64_t const whole = (context + ops::kv_page_tokens - 1) / ops::kv_page_tokens;
+  return static_cast<std::int32_t>(std::min(rows, whole * ops::kv_page_tokens));
+}
+
 }  // namespace
 
 void add_tp_flag(CLI::App& app, int& tp) {
@@ -137,6 +153,12 @@ void add_size_flags(CLI::App& app, model_flags& flags) {
          "Tokens that the KV cache holds for all sequences together; 0: lanes x context, but "
          "no more than 131072 or one whole context")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--prefill-pass", flags.prefill_pass,
+                 "Rows of a prefill pass, a multiple of 64: more are faster, but what else runs "
+                 "waits for one, and cached prompts go on at its multiples; 0: 512 on GPUs, 64 on "
+                 "the CPU")
+      ->check(CLI::Range(std::int64_t{0}, largest_prefill_pass))
       ->capture_default_str();
   app.add_option("--gpu-memory-fraction", flags.gpu_memory_fraction,
                  "Part of each GPU's memory that may be in use once the model is loaded; the rest "
@@ -207,6 +229,7 @@ model::qwen38_options options_of(model_flags const& flags, checkpoint::model_con
                             : std::min(flags.default_context, config.max_position_embeddings);
   options.kv_pages = kv_pages(flags, options.max_context);
   options.snapshots = snapshot_places(flags, config, options.kv_pages);
+  options.prefill_pass = prefill_pass(flags, options.max_context);
   options.self_check = true;
   return options;
 }
@@ -270,9 +293,10 @@ loaded_model load(model_flags const& flags) {
   };
   spdlog::info(
       "{}: {} layers, {} ids, device {}, tp {}, {} threads each, {} lanes of {} tokens, {} "
-      "tokens in all lanes",
+      "tokens in all lanes, prefill by {} rows",
       loaded.name, config.num_hidden_layers, options.valid_ids, flags.device, flags.tp,
-      threads_of_rank, flags.lanes, options.max_context, options.kv_pages * ops::kv_page_tokens);
+      threads_of_rank, flags.lanes, options.max_context, options.kv_pages * ops::kv_page_tokens,
+      options.prefill_pass);
   if (flags.tp == 1) {
     auto whole = make_rank(nullptr);
     spdlog::info("{}: on {}", loaded.name, loaded.device);

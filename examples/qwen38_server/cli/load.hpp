@@ -40,6 +40,8 @@ struct model_flags {
   /// Tokens that the KV cache holds for all sequences together; 0: lanes x context, but no more
   /// than 131072 or one whole context.
   std::int64_t kv_tokens = 0;
+  /// Rows of a prefill pass; 0: 512 on GPUs, 64 else. No more than the context holds.
+  std::int64_t prefill_pass = 0;
   std::int64_t prefix_cache_mib = 0;  ///< for the snapshots of the prefix cache; 0: no such cache
   double gpu_memory_fraction = 0.92;  ///< of each GPU, which the model may fill with what is there
   std::string numa = "auto";          ///< or "off": ranks' threads stay near their GPUs
@@ -52,7 +54,7 @@ struct model_flags {
 
 void add_tp_flag(CLI::App& app, int& tp);
 /// Those of which its memory depends: --model, --tp, --lanes, --context, --kv-tokens,
-/// --gpu-memory-fraction.
+/// --prefill-pass, --gpu-memory-fraction.
 void add_size_flags(CLI::App& app, model_flags& flags);
 void add_model_flags(CLI::App& app, model_flags& flags);
 void add_prefix_cache_flag(CLI::App& app, model_flags& flags, std::int64_t default_mib);

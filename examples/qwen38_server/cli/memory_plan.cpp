@@ -85,6 +85,7 @@ std::vector<std::string> known_card_names() {
 
 rank_memory by_part(ops::cuda::memory_ledger const& ledger) {
   rank_memory parts;
+  std::size_t products = 0;
   for (auto const& [use, bytes] : ledger.by_use()) {
     std::size_t rank_memory::*part = &rank_memory::workspace;
     if (use.starts_with("the weight ") || use == "constants" || use == "the RoPE frequencies") {
@@ -99,9 +100,11 @@ rank_memory by_part(ops::cuda::memory_ledger const& ledger) {
       part = &rank_memory::exchange;
     }
     parts.*part += bytes;
+    if (use == "the workspace of products") products += bytes;
   }
-  // What a loader also does, self-checks, moves places by a little.
-  parts.arena = (ledger.extent() / arena_unit + 2) * arena_unit;
+  // What a loader also does, self-checks, moves places by a little, and the workspace of products
+  // while it grows.
+  parts.arena = ((ledger.extent() + products) / arena_unit + 2) * arena_unit;
   return parts;
 }
 
@@ -166,6 +169,7 @@ memory_plan plan_memory(model_flags const& flags, std::vector<gpu_card> cards) {
   plan.context = options.max_context;
   plan.kv_tokens = std::int64_t{options.kv_pages} * ops::kv_page_tokens;
   plan.snapshots = options.snapshots;
+  plan.prefill_pass = options.prefill_pass;
   plan.fraction = flags.gpu_memory_fraction;
   plan.cards = std::move(cards);
   if (std::ssize(plan.cards) != plan.tp) {
@@ -206,16 +210,17 @@ memory_plan plan_memory(model_flags const& flags, std::vector<gpu_card> cards) {
 }
 
 std::string to_table(memory_plan const& plan) {
-  char line[160];
+  char line[240];
   std::string text;
   auto const put = [&](char const* format, auto... values) {
     std::snprintf(line, sizeof line, format, values...);
     text += line;
     text += '\n';
   };
-  put("%s, tp %d, %d lanes of %lld tokens, %lld tokens in all lanes, %d snapshots",
+  put("%s, tp %d, %d lanes of %lld tokens, %lld tokens in all lanes, %d snapshots, prefill by %d "
+      "rows",
       plan.model.c_str(), plan.tp, plan.lanes, static_cast<long long>(plan.context),
-      static_cast<long long>(plan.kv_tokens), plan.snapshots);
+      static_cast<long long>(plan.kv_tokens), plan.snapshots, plan.prefill_pass);
   rank_memory const& first = plan.ranks.front();  // which has the most: it gathers the logits
   for (named_part const& part : named_parts) {
     put("  %-26s %10.1f MiB", part.name, static_cast<double>(first.*part.bytes) / mebibyte);
@@ -240,6 +245,7 @@ nlohmann::ordered_json to_json(memory_plan const& plan) {
   out["context"] = plan.context;
   out["kv_tokens"] = plan.kv_tokens;
   out["snapshots"] = plan.snapshots;
+  out["prefill_pass"] = plan.prefill_pass;
   out["gpu_memory_fraction"] = plan.fraction;
   for (int rank = 0; rank < plan.tp; ++rank) {
     auto const index = static_cast<std::size_t>(rank);

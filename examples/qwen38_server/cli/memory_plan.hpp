@@ -54,6 +54,7 @@ struct memory_plan {
   std::int64_t context = 0;
   std::int64_t kv_tokens = 0;
   std::int32_t snapshots = 0;
+  std::int32_t prefill_pass = 0;   ///< rows
   std::uint64_t launches = 0;      ///< of the longest round, of one rank
   double fraction = 1;             ///< of a card that may be in use
   std::vector<gpu_card> cards;     ///< of each rank

@@ -41,6 +41,7 @@ int plan(plan_flags const& flags) {
 
 void add_plan(CLI::App& app, action& chosen) {
   auto const flags = std::make_shared<plan_flags>();
+  flags->model.device = "cuda";
   CLI::App* const command =
       app.add_subcommand("plan",
                          "The device memory that a model would take, part by part, with no GPU; "

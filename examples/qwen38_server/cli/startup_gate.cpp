@@ -99,6 +99,7 @@ startup_facts gather(loaded_model const& loaded, model_flags const& flags) {
   }
   facts.has_mtp = loaded.model->get_limits().has_mtp;
   facts.costs = loaded.costs;
+  facts.prefill_pass = loaded.model->get_limits().prefill_chunk;
   facts.best_cpu_route = std::string("cpu/") + qpn::cpu::to_string(qpn::cpu::best_isa());
   for (model::qwen38_model const* rank : loaded.ranks) {
     auto const memory = rank->get_memory_use();

@@ -200,6 +200,7 @@ nlohmann::ordered_json to_json(startup_facts const& facts, std::string const& su
        facts.depth_is_chosen && facts.has_mtp ? json("auto") : json(facts.warm_up.draft_tokens)},
       {"mtp", facts.has_mtp},
       {"round_ms", facts.costs ? to_json(*facts.costs) : json()}};
+  report["prefill_pass"] = facts.prefill_pass;
   bool const has_directive = !facts.kv_cache_directive.empty();
   report["kv_cache"] = {{"dtype", "f16"},
                         {"declared", has_directive ? json(facts.kv_cache_directive) : json()},

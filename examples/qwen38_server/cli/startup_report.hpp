@@ -55,6 +55,7 @@ struct startup_facts {
   std::string kv_cache_directive;  ///< declared KV cache type; "": none
   std::vector<rank_facts> ranks;
   bool has_mtp = false;
+  std::int32_t prefill_pass = 0;  ///< rows
   int drafts_asked = 0;
   bool depth_is_chosen = false;    ///< round by round, up to drafts_asked
   bool drafts_were_asked = false;  ///< by a flag, not by its default

@@ -76,9 +76,10 @@ struct round_result {
 /// What the engine needs from a model with an MTP drafter. Rows are independent: a row's logits are
 /// the same bits whatever else is in the pass, and however the tokens before it were cut into
 /// passes; but passes of final rows that fill a chunk of 64 tokens, on absolute borders, begin on
-/// such a border. Lanes are numbered 0 .. max_lanes - 1, each with its own recurrent state; keys
-/// and values lie in the pages that the caller gives a sequence, a token's in the slot of its
-/// position. Not thread-safe: one caller.
+/// such a border, and a pass of more than max_rows rows is of one sequence within prefill_chunk
+/// tokens from a multiple of it: how many rows it has may change their bits. Lanes are numbered 0
+/// .. max_lanes - 1, each with its own recurrent state; keys and values lie in the pages that the
+/// caller gives a sequence, a token's in the slot of its position. Not thread-safe: one caller.
 class causal_lm {
  public:
   struct limits {
@@ -87,7 +88,7 @@ class causal_lm {
         0;  ///< ids in [valid_ids, vocab_size) have no text and are never produced
     std::int32_t max_lanes = 1;
     std::int64_t max_context = 0;  ///< tokens a lane can hold
-    std::int32_t max_rows = 96;    ///< most rows of decode and verify in one pass
+    std::int32_t max_rows = 96;    ///< most rows of decode and verify in one pass, and with logits
     /// Prefill passes start at multiples of this and hold no more rows; the MTP pass after the last
     /// one may have one row more. A multiple of page_tokens.
     std::int32_t prefill_chunk = 64;

@@ -11,15 +11,13 @@
 namespace qwen38::model {
 namespace {
 
-constexpr std::int32_t prefill_chunk = 64;  // prefill passes start at multiples of this
-
-// Lists of row moves that forward() and the last part of draft() give their passes.
 // How much of a weight is fetched ahead of its product, behind the mixer of a layer or a norm,
 // which leave memory idle: the best of what was measured on an H200. Passes of more rows compute
 // for longer than they read.
 constexpr std::size_t ahead_in_mixer = std::size_t{16} << 20;
 constexpr std::size_t ahead_in_norm = std::size_t{4} << 20;
 constexpr std::int64_t most_rows_ahead = 16;
+// Lists of row moves that forward() and the last part of draft() give their passes.
 constexpr int carry_moves = 0;   // hidden states that end a chunk, to where they are held
 constexpr int logits_moves = 1;  // hidden states whose logits are wanted
 constexpr int source_moves = 0;  // draft(): held hidden states that the rows start from
@@ -78,9 +76,17 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
                 "KV pages " + std::to_string(options.kv_pages) + ", snapshots " +
                     std::to_string(options.snapshots) + ": expected none below 0");
   }
+  if (options.prefill_pass < ops::kv_page_tokens ||
+      options.prefill_pass % ops::kv_page_tokens != 0) {
+    throw error(error_kind::invalid_argument,
+                "a prefill pass of " + std::to_string(options.prefill_pass) +
+                    " rows: expected a multiple of " + std::to_string(ops::kv_page_tokens));
+  }
+  // MTP rows after a prompt's last pass may be one more than a pass has.
+  pass_rows_ = std::max(max_rows, options.prefill_pass + 1);
   parallel::shard_plan const plan(config_, ranks_ ? ranks_->size() : 1);
   weights_ = load_weights(*files_, config_, plan, ranks_ ? ranks_->rank() : 0, *backend_,
-                          {options.self_check, options.on_progress});
+                          {options.self_check, pass_rows_, options.on_progress});
 
   limits_.vocab_size = static_cast<std::int32_t>(config_.vocab_size);
   config_ = plan.rank_shape();
@@ -88,7 +94,7 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   limits_.max_lanes = options.lanes;
   limits_.max_context = options.max_context;
   limits_.max_rows = max_rows;
-  limits_.prefill_chunk = prefill_chunk;
+  limits_.prefill_chunk = options.prefill_pass;
   limits_.has_mtp = weights_.mtp.has_value();
   limits_.page_tokens = static_cast<std::int32_t>(ops::kv_page_tokens);
   std::int64_t const lane_pages =
@@ -117,42 +123,44 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   };
   constexpr auto activation = ops::row_kind::activation;
   std::int64_t const h = config_.hidden_size;
-  work_->x = make(max_rows, h);
-  work_->normed = make(max_rows, h, activation);
-  work_->q_gate = make(max_rows, attention.num_heads * 2 * attention.head_dim);
-  work_->kv = make(max_rows, 2 * attention.num_kv_heads * attention.head_dim);
-  work_->attended = make(max_rows, attention.num_heads * attention.head_dim, activation);
-  work_->qkvz = make(max_rows, gdn.conv_channels() + gdn.value_channels());
-  work_->ba = make(max_rows, 2 * gdn.num_value_heads);
-  work_->mixed = make(max_rows, gdn.value_channels(), activation);
-  work_->activated = make(max_rows, config_.intermediate_size, activation);
+  work_->x = make(pass_rows_, h);
+  work_->normed = make(pass_rows_, h, activation);
+  work_->q_gate = make(pass_rows_, attention.num_heads * 2 * attention.head_dim);
+  work_->kv = make(pass_rows_, 2 * attention.num_kv_heads * attention.head_dim);
+  work_->attended = make(pass_rows_, attention.num_heads * attention.head_dim, activation);
+  work_->qkvz = make(pass_rows_, gdn.conv_channels() + gdn.value_channels());
+  work_->ba = make(pass_rows_, 2 * gdn.num_value_heads);
+  work_->mixed = make(pass_rows_, gdn.value_channels(), activation);
+  work_->activated = make(pass_rows_, config_.intermediate_size, activation);
   work_->selected = make(max_rows, h, activation);
   work_->logits = make(max_rows, config_.vocab_size);
   if (ranks_) {
-    work_->partial = make(max_rows, h);
+    work_->partial = make(pass_rows_, h);
     if (ranks_->rank() == 0) work_->all_logits = make(max_rows, limits_.vocab_size);
   }
-  work_->held = make(limits_.has_mtp ? unread_row() + 1 : max_rows, h);
-  work_->hidden = work_->held.slice_rows(0, max_rows);
+  work_->held = make(limits_.has_mtp ? unread_row() + 1 : pass_rows_, h);
+  work_->hidden = work_->held.slice_rows(0, pass_rows_);
   auto const most_lanes =
       std::min<std::int64_t>(std::bit_ceil(static_cast<std::uint32_t>(options.lanes)), max_rows);
   work_->memory.push_back(
       backend_->make_tokens((max_tentative_rows - 1) * most_lanes + max_rows, work_->tokens));
-  // MTP rows after a prompt's last chunk may be one more than a chunk has.
-  ops::pass_limits const pass{max_rows, most_lanes, lane_pages + 1, max_rows + options.lanes};
-  work_->pass = backend_->make_pass(pass);
-  std::vector<ops::pass_limits> round_limits = {pass};
+  ops::pass_limits const narrow{max_rows, most_lanes, lane_pages + 1, max_rows + options.lanes};
+  ops::pass_limits wide = narrow;
+  wide.rows = pass_rows_;
+  wide.moves = pass_rows_ + options.lanes;
+  work_->pass = backend_->make_pass(wide);
+  std::vector<ops::pass_limits> round_limits = {narrow};
   round_limits.front().choices = max_rows;
   round_limits.front().seen =
       options.lanes *
       std::min<std::int64_t>({ops::max_seen, limits_.valid_ids, options.max_context});
   if (limits_.has_mtp) {
-    work_->draft_input = make(max_rows, 2 * h, activation);
-    work_->draft_source = make(max_rows, h);
+    work_->draft_input = make(pass_rows_, 2 * h, activation);
+    work_->draft_source = make(pass_rows_, h);
     work_->draft_x = make(max_rows, h);
     work_->draft_out = make(max_rows, h);
-    work_->last_pass = backend_->make_pass(pass);
-    round_limits.push_back(pass);
+    work_->last_pass = backend_->make_pass(narrow);
+    round_limits.push_back(narrow);
     round_limits.resize(round_limits.size() + max_tentative_rows - 1,
                         {most_lanes, most_lanes, lane_pages + 1, 0});
   }
@@ -208,10 +216,10 @@ void qwen38_model::keep(int lane, std::int64_t rows) {
 
 // Rows of `held`.
 std::int32_t qwen38_model::carried_row(int lane, std::size_t which) const {
-  return max_rows + 2 * lane + static_cast<std::int32_t>(which);
+  return pass_rows_ + 2 * lane + static_cast<std::int32_t>(which);
 }
 std::int32_t qwen38_model::snapshot_row(std::int32_t snapshot) const {
-  return max_rows + 2 * limits_.max_lanes + snapshot;
+  return pass_rows_ + 2 * limits_.max_lanes + snapshot;
 }
 std::int32_t qwen38_model::draft_row(int lane) const {
   return snapshot_row(limits_.snapshots) + lane;
@@ -289,10 +297,16 @@ void qwen38_model::add_product(ops::linear const& w, ops::tensor input, ops::ten
   ops::tensor const sum = ranks_ ? work_->partial.slice_rows(0, x.rows) : x;
   backend_->matmul(w, input, sum, !ranks_);
   if (then.next != nullptr) read_ahead(*then.next, ahead_in_norm, x.rows);
-  if (ranks_) {
-    ranks_->sum_into(sum, x, then);
-  } else {
+  if (!ranks_) {
     backend_->rms_norm(x, *then.w, then.eps, then.y);
+    return;
+  }
+  // In turns, so that what the ranks exchange needs no more memory for wide passes.
+  for (std::int64_t first = 0; first < x.rows; first += max_rows) {
+    std::int64_t const rows = std::min<std::int64_t>(max_rows, x.rows - first);
+    norm_step part = then;
+    if (part.w != nullptr) part.y = then.y.slice_rows(first, rows);
+    ranks_->sum_into(sum.slice_rows(first, rows), x.slice_rows(first, rows), part);
   }
 }
 
@@ -372,9 +386,15 @@ std::span<float const> qwen38_model::forward(std::span<sequence_rows const> batc
     std::int64_t const first = std::ssize(ids);
     std::int64_t const rows = std::ssize(sequence.ids);
     lane_state const& at = lane_at(sequence.lane);
-    require(rows > 0 && first + rows <= max_rows, "forward: a pass holds 1 to 96 rows");
+    require(rows > 0 && (first + rows <= max_rows || batch.size() == 1),
+            "forward: a pass of several sequences holds 1 to 96 rows");
+    require(rows <= max_rows ||
+                sequence.position % limits_.prefill_chunk + rows <= limits_.prefill_chunk,
+            "forward: more than 96 rows are of one prefill pass");
     require(!sequence.tentative || rows <= max_tentative_rows,
             "forward: at most 16 rows may be tentative");
+    require(std::ssize(wanted) + rows - sequence.logits_from <= max_rows,
+            "forward: at most 96 rows may have logits");
     require(sequence.position >= 0 && sequence.position + rows <= limits_.max_context,
             "forward: rows beyond the declared context");
     require(sequence.position == at.position, "forward: rows that do not follow the final ones");
@@ -447,7 +467,9 @@ void qwen38_model::draft(std::span<draft_rows const> batch, std::span<std::int32
   for (draft_rows const& sequence : batch) {
     std::int64_t const first = std::ssize(ids);
     std::int64_t const rows = std::ssize(sequence.ids);
-    require(rows > 0 && first + rows <= max_rows, "draft: a pass holds 1 to 96 rows");
+    require(rows > 0 && first + rows <= (batch.size() == 1 ? pass_rows_ : max_rows),
+            "draft: a pass of several sequences holds 1 to 96 rows, of one as many as a prefill "
+            "pass and one more");
     require(sequence.from_target || rows == 1, "draft: a chained draft has one row");
     require(sequence.position + rows <= limits_.max_context,
             "draft: rows beyond the declared context");

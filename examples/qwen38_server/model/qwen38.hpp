@@ -23,7 +23,10 @@ struct qwen38_options {
   std::int64_t max_context = 4096;
   std::int32_t kv_pages = 0;   ///< 0: as many as all lanes need for max_context tokens each
   std::int32_t snapshots = 0;  ///< places for the states of the prefix cache
-  bool self_check = false;     ///< compare packed products with the published weights: load_weights
+  /// Rows of a prefill pass, which begins at a multiple of this: 64 or a multiple of it. More of
+  /// them read the weights less often, and take longer between two rounds of what else runs.
+  std::int32_t prefill_pass = 64;
+  bool self_check = false;  ///< compare packed products with the published weights: load_weights
   /// This model's end of the group of ranks that it is one of, each with its slice of the weights;
   /// null: alone.
   std::shared_ptr<parallel::communicator> ranks = nullptr;
@@ -153,6 +156,7 @@ class qwen38_model final : public causal_lm {
   model_weights weights_;
   std::unique_ptr<ops::kv_cache> kv_;
   std::unique_ptr<ops::gdn_state> gdn_;
+  std::int32_t pass_rows_ = 0;  ///< most of a pass: of forward() or draft()
   std::unique_ptr<workspace> work_;
   std::vector<lane_state> lanes_;
   std::vector<ops::row_span>

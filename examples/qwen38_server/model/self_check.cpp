@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <qpn/dtype.hpp>
 #include <qpn/reference/dequant.hpp>
 #include <random>
@@ -98,9 +97,14 @@ double check_product(ops::backend& backend, ops::linear const& packed,
     halves.push_back(qpn::encode_f16(value));
   }
   auto const table = backend.make_embedding(std::as_bytes(std::span(halves)), qpn::dtype::f16, k);
-  auto const pass = backend.make_pass({most_rows, 1, 1, 1});
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(most_rows));
-  std::iota(ids.begin(), ids.end(), 0);
+  // Where products may have more rows than keep their bits, that many, which repeat the others.
+  std::int64_t const wide_rows =
+      source.most_rows > qpn::gemm_max_m ? qpn::gemm_max_m + 1 : most_rows;
+  auto const pass = backend.make_pass({wide_rows, 1, 1, 1});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t row = 0; row < wide_rows; ++row) {
+    ids.push_back(static_cast<std::int32_t>(row % most_rows));
+  }
 
   published_rows const published(packed.layout(), source.parts);
   std::int64_t const outputs = std::min(columns, most_outputs);
@@ -110,31 +114,35 @@ double check_product(ops::backend& backend, ops::linear const& packed,
   }
 
   double worst = 0;
-  std::vector<float> widest;  // [most_rows][columns]
   qpn::dtype y_type = qpn::dtype::f32;
-  for (std::int64_t const m : {most_rows, std::int64_t{9}, std::int64_t{1}}) {
+  auto const multiply = [&](std::int64_t m) {
     std::vector<float> y(static_cast<std::size_t>(m * columns));
-    {
-      ops::tensor stream;
-      ops::tensor x;
-      ops::tensor out;
-      auto const of_stream = backend.make_tensor(ops::row_kind::stream, m, k, stream);
-      auto const of_x = backend.make_tensor(ops::row_kind::activation, m, k, x);
-      auto const of_out = backend.make_tensor(
-          gates ? ops::row_kind::activation : ops::row_kind::stream, m, columns, out);
-      ops::pass_rows rows;
-      rows.ids = std::span(ids).first(static_cast<std::size_t>(m));
-      backend.set_pass(*pass, rows);
-      backend.embed(*table, *pass, {}, stream);
-      backend.copy(stream, x);
-      if (gates) {
-        backend.gate_up(packed, x, out);
-      } else {
-        backend.matmul(packed, x, out, false);
-      }
-      backend.read(out, y);
-      y_type = out.type;
+    ops::tensor stream;
+    ops::tensor x;
+    ops::tensor out;
+    auto const of_stream = backend.make_tensor(ops::row_kind::stream, m, k, stream);
+    auto const of_x = backend.make_tensor(ops::row_kind::activation, m, k, x);
+    auto const of_out = backend.make_tensor(
+        gates ? ops::row_kind::activation : ops::row_kind::stream, m, columns, out);
+    ops::pass_rows rows;
+    rows.ids = std::span(ids).first(static_cast<std::size_t>(m));
+    backend.set_pass(*pass, rows);
+    backend.embed(*table, *pass, {}, stream);
+    backend.copy(stream, x);
+    if (gates) {
+      backend.gate_up(packed, x, out);
+    } else {
+      backend.matmul(packed, x, out, false);
     }
+    backend.read(out, y);
+    y_type = out.type;
+    return y;
+  };
+  std::vector<float> many;  // [wide_rows][columns]
+  if (wide_rows > most_rows) many = multiply(wide_rows);
+  std::vector<float> widest;  // [most_rows][columns]
+  for (std::int64_t const m : {most_rows, std::int64_t{9}, std::int64_t{1}}) {
+    std::vector<float> const y = multiply(m);
     if (widest.empty()) {
       widest = y;
     } else if (std::memcmp(widest.data(), y.data(), y.size() * sizeof(float)) != 0) {
@@ -152,17 +160,23 @@ double check_product(ops::backend& backend, ops::linear const& packed,
           std::span(values).subspan(static_cast<std::size_t>(row * k), static_cast<std::size_t>(k));
       bounded_sum expected = sum_of(w, x, dense);
       if (gates) expected = gated(expected, sum_of(up, x, dense), y_type);
-      double const got =
-          static_cast<double>(widest[static_cast<std::size_t>(row * columns + column)]);
-      double const error_part = std::abs(got - expected.value) / expected.bound;
-      if (!(error_part <= 1.0) && got != expected.value) {
-        throw error(error_kind::internal, "self-check of " + std::string(source.name) +
-                                              ": output " + std::to_string(column) + " of row " +
-                                              std::to_string(row) + " is " + std::to_string(got) +
-                                              ", expected " + std::to_string(expected.value) +
-                                              " within " + std::to_string(expected.bound));
-      }
-      if (got != expected.value) worst = std::max(worst, error_part);
+      auto const check = [&](std::vector<float> const& y, std::int64_t of_row) {
+        double const got =
+            static_cast<double>(y[static_cast<std::size_t>(of_row * columns + column)]);
+        double const error_part = std::abs(got - expected.value) / expected.bound;
+        if (!(error_part <= 1.0) && got != expected.value) {
+          throw error(error_kind::internal,
+                      "self-check of " + std::string(source.name) + ": output " +
+                          std::to_string(column) + " of row " + std::to_string(of_row) + " of " +
+                          std::to_string(std::ssize(y) / columns) + " is " + std::to_string(got) +
+                          ", expected " + std::to_string(expected.value) + " within " +
+                          std::to_string(expected.bound));
+        }
+        if (got != expected.value) worst = std::max(worst, error_part);
+      };
+      check(widest, row);
+      if (many.empty()) continue;
+      for (std::int64_t other = row; other < wide_rows; other += most_rows) check(many, other);
     }
   }
   return worst;

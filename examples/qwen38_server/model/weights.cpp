@@ -166,6 +166,7 @@ class loader {
     source.k = slices.front().k;
     source.parts = parts;
     source.use = use;
+    if (use != ops::linear_use::head) source.most_rows = options_.most_rows;
     auto matrix = packed(source, {modules.front().name, modules.size(), views.front().cls, {}, {}});
     for (checkpoint::linear_view const& view : views) {
       files_.let_go(view.codes);

@@ -90,6 +90,7 @@ using load_progress = std::function<void(std::uint64_t, std::uint64_t, std::stri
 
 struct load_options {
   bool self_check = false;  ///< the first linear of each layout must pass check_product()
+  std::int64_t most_rows = qpn::gemm_max_m;  ///< of a product, but for the head's
   load_progress on_progress = nullptr;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <qpn/gemm_types.hpp>
 #include <vector>
 
 #include "model/qwen38.hpp"
@@ -9,11 +10,14 @@
 
 namespace qwen38::model {
 
-inline constexpr std::int32_t max_rows = 96;  // widest pass whose rows keep their bits everywhere
+/// Most rows of decode and verify in a pass: their bits are the same in any company. Prefill passes
+/// may have more, and one sequence alone.
+inline constexpr std::int32_t max_rows = static_cast<std::int32_t>(qpn::gemm_max_m);
 inline constexpr std::int32_t max_tentative_rows = 16;
 static_assert(max_settled == max_tentative_rows, "a round settles what its rows were");
 
-/// Tensors of one pass, max_rows rows each.
+/// Tensors of one pass: pass_rows_ rows each, but max_rows of what only rows with logits, rows that
+/// draft and verified rows have.
 struct qwen38_model::workspace {
   ops::tensor x;             ///< fp32 residual stream
   ops::tensor normed;        ///< [hidden]
@@ -25,14 +29,14 @@ struct qwen38_model::workspace {
   ops::tensor mixed;         ///< [value_channels]
   ops::tensor activated;     ///< [intermediate]
   ops::tensor hidden;        ///< [hidden] normed output of the latest forward(): rows of `held`
-  ops::tensor selected;      ///< [hidden] rows whose logits are wanted
-  ops::tensor logits;        ///< [vocab_size] of the rank
+  ops::tensor selected;      ///< [hidden] max_rows rows whose logits are wanted
+  ops::tensor logits;        ///< [vocab_size] of the rank, of these
   ops::tensor all_logits;    ///< [vocab_size] of all ranks, on rank 0 of several
   ops::tensor partial;       ///< [hidden] this rank's term of a sum over ranks
   ops::tensor draft_input;   ///< [2 * hidden] embedding half, hidden half
   ops::tensor draft_source;  ///< [hidden] hidden states that the drafts start from
-  ops::tensor draft_x;       ///< [hidden] residual stream of the rows that draft
-  ops::tensor draft_out;     ///< [hidden] normed MTP output of the pass
+  ops::tensor draft_x;       ///< [hidden] residual stream of the max_rows rows that draft
+  ops::tensor draft_out;     ///< [hidden] their normed MTP output
   /// [hidden] What outlives a pass: the rows of `hidden`, two carried rows of each lane (see
   /// lane_state::carried), one of each snapshot, each lane's latest MTP output, what may become
   /// settled of each lane's latest pass, and a row that nobody reads.

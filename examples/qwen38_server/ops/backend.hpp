@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <qpn/format.hpp>
+#include <qpn/gemm_types.hpp>
 #include <qpn/packed_weight.hpp>
 #include <qpn/prepack.hpp>
 #include <span>
@@ -20,9 +21,10 @@
 /// The operations a model is written against, once for every device.
 ///
 /// Promise kept by every backend: rows are independent. A row's result is the same bits whatever
-/// else is in the call, and attention results do not depend on how earlier tokens were cut into
-/// calls. Nor do recurrent ones, if final rows that fill a chunk of 64 tokens, on absolute borders,
-/// come in calls that begin on such a border: a backend may compute the chunk at once.
+/// else is in the call, but for products of more than qpn::gemm_max_m rows, which may depend on how
+/// many there are; and attention results do not depend on how earlier tokens were cut into calls.
+/// Nor do recurrent ones, if final rows that fill a chunk of 64 tokens, on absolute borders, come
+/// in calls that begin on such a border: a backend may compute the chunk at once.
 namespace qwen38::ops {
 
 /// Memory of the backend.
@@ -74,6 +76,9 @@ struct linear_source {
   std::int64_t k = 0;
   std::span<qpn::weight_part const> parts;  ///< fused along n, each keeping its own scales
   linear_use use = linear_use::product;
+  /// Most rows of a matmul() or gate_up(). Beyond qpn::gemm_max_m a row's bits may depend on how
+  /// many there are.
+  std::int64_t most_rows = qpn::gemm_max_m;
 };
 
 struct attention_shape {

@@ -43,6 +43,33 @@ op_times profiled_backend::profile(std::function<void()> const& work) {
   return times_;
 }
 
+op_times profiled_backend::profile_classes(std::function<void()> const& start,
+                                           std::function<void()> const& work) {
+  op_times times;
+  auto const time_alone = [&](op_class const* only) {
+    start();
+    wait();
+    only_ = only;
+    double const ms = milliseconds([&] {
+      work();
+      wait();
+    });
+    only_ = nullptr;
+    return ms;
+  };
+  try {
+    times.whole = time_alone(nullptr);
+    for (std::size_t i = 0; i < op_class_count; ++i) {
+      auto const cls = static_cast<op_class>(i);
+      times.of_class[i] = time_alone(&cls);
+    }
+  } catch (...) {
+    only_ = nullptr;
+    throw;
+  }
+  return times;
+}
+
 void profiled_backend::wait() {
   ranked_id ignored;
   inner_->read(token_, {&ignored, 1});

@@ -27,6 +27,7 @@ struct op_times {
   double keep = 0;         ///< gdn_keep(), with a wait for it
   double replays = 0;      ///< of whole recordings
   std::int64_t count = 0;  ///< of them; 0 where the backend records nothing
+  double whole = 0;        ///< of profile_classes(): all classes together
 };
 
 /// A backend that can say where its time goes. Where work is recorded, each class of operations is
@@ -34,7 +35,7 @@ struct op_times {
 /// its own launches, one after the other in a graph. What the whole takes beyond their sum are
 /// gaps; less than the sum, launches that overlap. Where nothing is recorded every operation is
 /// timed by the host's clock, for which a device has to be one that returns when its work is done.
-class profiled_backend final : public backend {
+class profiled_backend : public backend {
  public:
   explicit profiled_backend(std::unique_ptr<backend> inner);
   ~profiled_backend() override;
@@ -42,6 +43,13 @@ class profiled_backend final : public backend {
   /// Runs `work` and returns the times of what it did. Results of recorded work mean nothing then:
   /// its operations run several times.
   [[nodiscard]] op_times profile(std::function<void()> const& work);
+
+  /// The times of `work`, which is not recorded: it is done once as it is, and once for each class
+  /// without the operations of the others, after `start` each time. The device is waited for before
+  /// and after, so where the host queues faster than the device works a class has the time of its
+  /// operations on the device. Results mean nothing then.
+  [[nodiscard]] op_times profile_classes(std::function<void()> const& start,
+                                         std::function<void()> const& work);
 
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] std::vector<route_count> routes() const override { return inner_->routes(); }
@@ -121,7 +129,7 @@ class profiled_backend final : public backend {
   token_list token_;  ///< read to wait for the device
   linear const* head_ = nullptr;
   bool profiles_ = false;
-  op_class const* only_ = nullptr;  ///< while one class is recorded
+  op_class const* only_ = nullptr;  ///< while one class is recorded or done alone
   op_times times_;
 };
 

@@ -18,10 +18,10 @@ struct row_cut {
   [[nodiscard]] constexpr std::int64_t rows() const noexcept { return blocks * 8 * row_tiles; }
 };
 
-/// That of m rows, m up to gemm_max_m. On layout sm80_mma16 a row block has up to four row tiles.
-/// On sm70_quadpair more than two need runs in pairs, which share what they stage of x
-/// (arch/sm70/gemm_program.hpp). In nvfp4, and in fp8 with scales of tensors or rows, a block then
-/// has all rows: no weight is read again.
+/// That of m rows, m up to gemm_max_m, or any on layout sm80_mma16, where a row block has up to
+/// four row tiles. On sm70_quadpair more than two need runs in pairs, which share what they stage
+/// of x (arch/sm70/gemm_program.hpp). In nvfp4, and in fp8 with scales of tensors or rows, a block
+/// then has all rows: no weight is read again.
 template <class Format>
 [[nodiscard]] constexpr row_cut cut_rows(packed_layout const& layout, std::int64_t m) noexcept {
   bool const mma16 = layout.id == layout_id::sm80_mma16;

@@ -39,6 +39,8 @@ struct wide_case {
   std::int64_t n = 320;
   std::int64_t k = 208;
   int ranks = 1;
+  int tail_tiles = 0;  ///< last tiles in a launch of their own
+  int tail_ranks = 0;
   dtype y_type = dtype::f16;
   std::int64_t y_gap = 0;
   bool gate = false;
@@ -145,17 +147,24 @@ wide_run run_as(wide_case const& c) {
       detail::sm90::order_rows_program<Operand>(lane, order);
     }
   }
-  auto const params = detail::sm90::make_gemm_wide_params<Operand>(plan, args, view, Rows);
+  auto params = detail::sm90::make_gemm_wide_params<Operand>(plan, args, view, Rows);
   result.output = params.output;
-  int const clusters = std::min(params.tiles, 2);
-  for (int i = 0; i < clusters; ++i) {
-    wide_cluster cluster(c.ranks, i * c.ranks, clusters * c.ranks, detail::sm90::wide_threads,
-                         detail::sm90::wide_shared<Operand, Rows>::bytes, c.schedule, c.lost);
-    cluster.run([&params](wide_test_lane& lane) {
-      detail::sm90::gemm_wide_program<Operand, Rows>(lane, params);
-    });
-    result.problems += cluster.problems();
-  }
+  auto const launch = [&](int first_tile, int end_tile, int ranks) {
+    params.first_tile = first_tile;
+    params.end_tile = end_tile;
+    int const clusters = std::min(end_tile - first_tile, 2);
+    for (int i = 0; i < clusters; ++i) {
+      wide_cluster cluster(ranks, i * ranks, clusters * ranks, detail::sm90::wide_threads,
+                           detail::sm90::wide_shared<Operand, Rows>::bytes, c.schedule, c.lost);
+      cluster.run([&params](wide_test_lane& lane) {
+        detail::sm90::gemm_wide_program<Operand, Rows>(lane, params);
+      });
+      result.problems += cluster.problems();
+    }
+  };
+  int const tiles = params.end_tile;
+  launch(0, tiles - c.tail_tiles, c.ranks);
+  if (c.tail_tiles > 0) launch(tiles - c.tail_tiles, tiles, c.tail_ranks);
 
   for (std::int64_t i = 0; i < c.m; ++i) {
     std::vector<bounded> sums;
@@ -246,6 +255,27 @@ TEST(sm90_gemm_wide_program, keeps_the_bound_for_x_in_bf16) {
       wide_run const result = size > 1.0F ? run<96>(c) : run<128>(c);
       EXPECT_TRUE(result.problems.empty()) << text(c) << ": " << result.problems;
       EXPECT_TRUE(result.exact) << text(c);
+    }
+  }
+}
+
+// The last tiles in a launch of their own, by larger clusters.
+TEST(sm90_gemm_wide_program, keeps_the_bound_with_a_tail) {
+  std::uint64_t seed = 20;
+  for (weight_kind const kind : kinds) {
+    for (int tail_tiles : {1, 2, 3}) {
+      wide_case c;
+      c.kind = kind;
+      c.m = 140;
+      c.n = 320;  // 2 x 2 tiles
+      c.k = 272;
+      c.tail_tiles = tail_tiles;
+      c.ranks = tail_tiles == 2 ? 2 : 1;
+      c.tail_ranks = c.ranks + tail_tiles % 2 + 1;
+      c.schedule = c.seed = seed++;
+      wide_run const result = run<128>(c);
+      EXPECT_TRUE(result.problems.empty()) << text(c) << ": " << result.problems;
+      EXPECT_TRUE(result.exact) << text(c) << " tail " << tail_tiles << " by " << c.tail_ranks;
     }
   }
 }

@@ -66,9 +66,14 @@ QPN_HD void run_program(Lane& lane, attention_output_params const& p) {
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
   float const gate = lane.load(p.q_gate + row * p.q_gate_stride + (2 * head + 1) * head_dim + d);
   std::int64_t const slot = position_of(span, row) + p.pass.slot_offset;
-  std::int64_t const partitions = p.in.folded ? 1 : partition_of(slot) + 1;
+  std::int64_t const partitions = partition_of(slot) + 1;
   std::int64_t const entry = p.in.entry(row * p.heads + head, p.heads);
   float const* const numerators = p.in.numerators + entry * head_dim + d;
+  if (p.in.folded) {  // the bits that one partition would give below
+    float const quotient = lane.load(numerators) / lane.load(&p.in.sums[entry].mass);
+    store_value(lane, p.out, row, head * head_dim + d, quotient * sigmoid(lane, gate));
+    return;
+  }
   float maximum = -INFINITY;
   float mass = 0;
   float sum = 0;

@@ -47,6 +47,7 @@ struct attention_tiles_params : attention_args {
 using attention_few_params = attention_tiles_params<1, false>;
 using attention_some_params = attention_tiles_params<3, false>;
 using attention_few_folded_params = attention_tiles_params<1, true>;
+using attention_some_folded_params = attention_tiles_params<3, true>;
 using attention_many_folded_params = attention_tiles_params<4, true>;
 
 }  // namespace qwen38::ops::cuda

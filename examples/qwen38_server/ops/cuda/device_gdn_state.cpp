@@ -106,7 +106,10 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   if (recurrence.chunked) {
     run_chunks(layer, p, scratch, p.longest_span() / gdn_chunk, recurrence.out);
   }
-  owner_.launch(recurrence);
+  bool const is_done = recurrence.chunked && std::ranges::all_of(p.spans(), [](auto const& span) {
+                         return gdn_chunks_of(span) * gdn_chunk == span.rows;
+                       });
+  if (!is_done) owner_.launch(recurrence);
 
   gdn_norm_params norm;
   norm.sizes = g;

@@ -87,7 +87,7 @@ attention_sums device_kv_cache::place_sums(device_pass const& p) const {
   std::int64_t const ctas =
       std::ssize(p.spans()) * shape_.num_kv_heads *
       divide_up(p.longest_span() * (heads / shape_.num_kv_heads), most_queries);
-  sums.folded = sums.partitions > 1 && (rows < 1 || ctas >= 2 * owner_.info().sm_count);
+  sums.folded = sums.partitions > 1 && (rows < 1 || ctas >= owner_.info().sm_count);
   if (sums.folded) sums.partitions = 1;
   sums.rows = static_cast<int>(sums.folded ? p.rows() : rows);
   return sums;
@@ -129,6 +129,14 @@ void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor co
   output.out = out;
   output.heads = heads;
 
+  // Of folded CTAs all take as long as they have queries: as few turns of them as may be.
+  auto const turns = [&](std::int64_t queries) {
+    std::int64_t const ctas =
+        std::ssize(p.spans()) * shape_.num_kv_heads * divide_up(span_queries, queries);
+    return divide_up(ctas, owner_.info().sm_count) * queries;
+  };
+  bool const some = turns(attention_some_folded_params::queries_per_block) < turns(most_queries);
+
   auto const launch = [&](auto kernel, attention_sums const& sums) {
     using params = decltype(kernel);
     static_cast<attention_args&>(kernel) = attention;
@@ -151,6 +159,8 @@ void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor co
       launch(attention_simt_params(), window);
     } else if (window.folded && few) {
       launch(attention_few_folded_params(), window);
+    } else if (window.folded && some) {
+      launch(attention_some_folded_params(), window);
     } else if (window.folded) {
       launch(attention_many_folded_params(), window);
     } else if (few) {

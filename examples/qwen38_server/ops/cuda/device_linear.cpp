@@ -160,9 +160,9 @@ class packer {
 };
 
 linear_plan make_plan(qpn::packed_layout const& layout, linear_source const& source,
-                      qpn::device_info const& info, int candidates) {
+                      qpn::device_info const& info, std::int64_t most_rows, int candidates) {
   qpn::gemm_problem problem;
-  problem.max_m = qpn::gemm_max_m;
+  problem.max_m = most_rows;
   problem.candidates = candidates;
   bool const gates = source.use == linear_use::gate_up;
   problem.y_type = gates ? qpn::dtype::f16 : qpn::dtype::f32;
@@ -208,8 +208,10 @@ device_linear::device_linear(device& owner, linear_source const& source, scratch
   check(make_packed_layout(source.format, source.scales, n, source.k, source.dense_type,
                            owner.info(), layout),
         source.name);
-  plan_ = make_plan(layout, source, owner.info(), 0);
-  if (use_ == linear_use::head) best_plan_ = make_plan(layout, source, owner.info(), 1);
+  plan_ = make_plan(layout, source, owner.info(), source.most_rows, 0);
+  if (use_ == linear_use::head) {
+    best_plan_ = make_plan(layout, source, owner.info(), qpn::gemm_max_m, 1);
+  }
   memory_ = device_block(owner, static_cast<std::size_t>(layout.total_bytes),
                          "the weight " + std::string(source.name));
   packer pack(owner, layout, use_, memory_.as(), source.name, staging);
@@ -236,8 +238,9 @@ void device_linear::multiply(device& owner, shared_workspace& workspace, tensor 
     throw error(error_kind::internal,
                 "matrix product: x must be of kind activation, y as the linear's use has it");
   }
-  for (std::int64_t first = 0; first < x.rows; first += qpn::gemm_max_m) {
-    std::int64_t const rows = std::min(qpn::gemm_max_m, x.rows - first);
+  std::int64_t const most = std::visit([](auto const& of) { return of.problem.max_m; }, plan_);
+  for (std::int64_t first = 0; first < x.rows; first += most) {
+    std::int64_t const rows = std::min(most, x.rows - first);
     tensor const to = y.slice_rows(first, rows);
     qpn::gemm_args args;
     args.m = rows;

@@ -39,8 +39,8 @@ class device_linear final : public linear {
   /// Takes room for the products in the workspace.
   void add_to(shared_workspace& workspace) const;
 
-  /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it; rows in as many launches as the
-  /// kernels' largest m needs, which changes no bit.
+  /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it. More rows than
+  /// linear_source::most_rows take several launches.
   void multiply(device& owner, shared_workspace& workspace, tensor const& x, tensor const& y,
                 bool accumulate, qpn::gemm_census& census) const;
 

@@ -9,23 +9,27 @@
 namespace qwen38::ops::cuda {
 
 /// K, Q, T, P and gates of every chunk of a pass, in fp32 and rounded to fp16 at the end. One CTA a
-/// chunk and key head; half of its threads have one of the head's value heads each.
+/// chunk and key head: half of its threads multiply K K^T, the others Q K^T; then each of its
+/// groups of threads but one has one of the head's value heads.
 struct gdn_chunk_factors_params {
-  static constexpr int threads = 256;
-  static constexpr int min_blocks = 2;
+  static constexpr int threads = 512;
+  static constexpr int min_blocks = 1;
+  static constexpr int group_threads = 128;
+  static constexpr int heads_at_once = 3;  ///< of values, as many as a key head of Qwen3.8 has
 
   static constexpr int row_floats = gdn_key_dim + 4;  ///< no bank conflicts
   static constexpr int square_floats = gdn_chunk;
   static constexpr int square_bytes = gdn_chunk * square_floats * 4;
   static constexpr int keys_at = 0;
   static constexpr int queries_at = keys_at + gdn_chunk * row_floats * 4;
-  static constexpr int key_products_at = queries_at + gdn_chunk * row_floats * 4;
-  static constexpr int query_products_at = key_products_at + square_bytes;
-  static constexpr int gates_at = query_products_at + square_bytes;  ///< {g, G}[2][64]
-  static constexpr int shared_bytes = gates_at + 4 * gdn_chunk * 4;
-  /// Later in the place of K and Q: A and T of two value heads.
+  /// Later in the place of K and Q: A and T of the value heads.
   static constexpr int squares_at = 0;
-  static_assert(4 * square_bytes <= key_products_at);
+  static constexpr int squares_bytes = 2 * heads_at_once * square_bytes;
+  static constexpr int key_products_at = squares_bytes;
+  static constexpr int query_products_at = key_products_at + square_bytes;
+  static constexpr int gates_at = query_products_at + square_bytes;  ///< {g, G}[heads][64]
+  static constexpr int shared_bytes = gates_at + 2 * heads_at_once * gdn_chunk * 4;
+  static_assert(queries_at + gdn_chunk * row_floats * 4 <= key_products_at);
 
   pass_view pass;
   gdn_memory memory;
@@ -38,13 +42,13 @@ struct gdn_chunk_factors_params {
   }
 };
 
-/// products[i][j] = x_i . k_j over key_dim. Thread (a, b) of 16 x 16 has rows a + 16 m and columns
-/// b + 16 n.
+/// products[i][j] = x_i . k_j over key_dim. Thread (a, b) of 16 x 16, of which `id` is one, has
+/// rows a + 16 m and columns b + 16 n.
 template <class Lane>
-QPN_HD void multiply_rows(Lane& lane, int x_at, int products_at) {
+QPN_HD void multiply_rows(Lane& lane, int id, int x_at, int products_at) {
   using params = gdn_chunk_factors_params;
-  int const a = lane.thread() / 16;
-  int const b = lane.thread() % 16;
+  int const a = id / 16;
+  int const b = id % 16;
   float sums[4][4] = {};
   QPN_NO_UNROLL
   for (int d = 0; d < gdn_key_dim; d += 4) {
@@ -77,12 +81,12 @@ QPN_HD void multiply_rows(Lane& lane, int x_at, int products_at) {
 
 /// T = (I + A)^-1 by blocks of 16 x 16: those on the diagonal by forward substitution, a thread a
 /// column; then, diagonal by diagonal, T_ij = -T_ii sum_{j <= m < i} A_im T_mj. T is 0 before. For
-/// `params::threads / 2` threads, of which `id` is one; all of the CTA's come here.
+/// `params::group_threads` threads, of which `id` is one; all of the CTA's come here.
 template <class Lane>
 QPN_HD void invert(Lane& lane, int a_at, int t_at, int id, bool active) {
   constexpr int size = 16;
   constexpr int count = gdn_chunk / size;
-  constexpr int threads = gdn_chunk_factors_params::threads / 2;
+  constexpr int threads = gdn_chunk_factors_params::group_threads;
   auto const place = [](int i, int j) {
     return (i * gdn_chunk_factors_params::square_floats + j) * 4;
   };
@@ -196,20 +200,22 @@ QPN_HD void run_program(Lane& lane, gdn_chunk_factors_params const& p) {
     }
   }
   lane.sync_block();
-  multiply_rows(lane, params::keys_at, params::key_products_at);
-  multiply_rows(lane, params::queries_at, params::query_products_at);
+  bool const is_key = lane.thread() < params::threads / 2;
+  multiply_rows(lane, lane.thread() % (params::threads / 2),
+                is_key ? params::keys_at : params::queries_at,
+                is_key ? params::key_products_at : params::query_products_at);
 
   int const group = g.value_heads / g.key_heads;
-  int const half = lane.thread() / (params::threads / 2);
-  int const id = lane.thread() % (params::threads / 2);
-  int const gates_at = params::gates_at + half * 2 * gdn_chunk * 4;
+  int const own = lane.thread() / params::group_threads;  // of the value heads at once
+  int const id = lane.thread() % params::group_threads;
+  int const gates_at = params::gates_at + own * 2 * gdn_chunk * 4;
   int const sums_at = gates_at + gdn_chunk * 4;
-  int const a_at = params::squares_at + half * 2 * params::square_bytes;
+  int const a_at = params::squares_at + own * 2 * params::square_bytes;
   int const t_at = a_at + params::square_bytes;
   QPN_NO_UNROLL
-  for (int first = 0; first < group; first += 2) {
-    bool const active = first + half < group;
-    std::int64_t const head = key_head * std::int64_t{group} + first + half;
+  for (int first = 0; first < group; first += params::heads_at_once) {
+    bool const active = own < params::heads_at_once && first + own < group;
+    std::int64_t const head = key_head * std::int64_t{group} + first + own;
     std::int64_t const row_gate = (first_row + id) * g.value_heads + head;
     float beta = 0;
     if (active && id < gdn_chunk) {
@@ -238,7 +244,7 @@ QPN_HD void run_program(Lane& lane, gdn_chunk_factors_params const& p) {
     std::int64_t const square = (place * g.value_heads + head) * gdn_row_operand;
     if (active) {
       QPN_NO_UNROLL
-      for (int i = 2 * id; i < gdn_row_operand; i += params::threads) {
+      for (int i = 2 * id; i < gdn_row_operand; i += 2 * params::group_threads) {
         int const row = i / gdn_chunk;
         float recall[2] = {};
         QPN_UNROLL
@@ -266,7 +272,7 @@ QPN_HD void run_program(Lane& lane, gdn_chunk_factors_params const& p) {
     invert(lane, a_at, t_at, id, active);
     if (active) {
       QPN_NO_UNROLL
-      for (int i = 2 * id; i < gdn_row_operand; i += params::threads) {
+      for (int i = 2 * id; i < gdn_row_operand; i += 2 * params::group_threads) {
         int const at = t_at + (i / gdn_chunk * params::square_floats + i % gdn_chunk) * 4;
         lane.store(reinterpret_cast<std::uint32_t*>(p.out.solve + square + i),
                    lane.convert_half2(lane.template shared_load<float>(at),

@@ -8,11 +8,11 @@
 
 namespace qwen38::ops::cuda {
 
-/// From projections to what the recurrence takes. One warp for each head of q, k and v of a row,
-/// and one for the row's gates.
+/// From projections to what the recurrence takes. One warp for each head of q, k and v of a row, or
+/// of several rows one after another, and one for the row's gates.
 struct gdn_prepare_params {
   static constexpr int threads = 256;
-  static constexpr int min_blocks = 1;
+  static constexpr int min_blocks = 3;
   static constexpr int shared_bytes = 0;
 
   pass_view pass;
@@ -31,8 +31,11 @@ struct gdn_prepare_params {
   [[nodiscard]] QPN_HD std::int64_t warps_per_row() const {
     return 2 * memory.sizes.key_heads + memory.sizes.value_heads + 1;
   }
+  /// Of a warp: where there are many, it loads its taps once, and columns of the rows before find
+  /// their way from L1.
+  [[nodiscard]] QPN_HD int rows_together() const { return rows >= 128 ? 8 : 1; }
   [[nodiscard]] std::int64_t blocks() const {
-    return divide_up(rows * warps_per_row(), threads / warp_size);
+    return divide_up(divide_up(rows, rows_together()) * warps_per_row(), threads / warp_size);
   }
 };
 
@@ -49,70 +52,123 @@ QPN_HD void prepare_gates(Lane& lane, gdn_prepare_params const& p, std::int64_t 
   }
 }
 
+/// A warp's head of q, k or v, of up to PerLane channels a lane, and their taps where the
+/// convolution has four.
+template <class Lane, int PerLane>
+class gdn_prepare_head {
+ public:
+  QPN_HD gdn_prepare_head(Lane& lane, gdn_prepare_params const& p, std::int64_t head)
+      : lane_(lane), p_(p), id_(lane.thread() % warp_size) {
+    gdn_sizes const& g = p.memory.sizes;
+    is_value_ = head >= 2 * g.key_heads;
+    is_query_ = head < g.key_heads;
+    dim_ = is_value_ ? g.value_dim : gdn_key_dim;
+    first_ = is_value_ ? 2 * g.key_channels() + (head - 2 * g.key_heads) * g.value_dim
+                       : head * gdn_key_dim;
+    if (g.kernel != 4) return;
+    QPN_UNROLL
+    for (int j = 0; j < PerLane; ++j) {
+      if (id_ + warp_size * j >= dim_) continue;
+      auto const four = lane.load(reinterpret_cast<float4_pack const*>(p.taps + channel(j) * 4));
+      QPN_UNROLL
+      for (int tap = 0; tap < 4; ++tap) taps_[tap][j] = four.v[tap];
+    }
+  }
+
+  QPN_HD void run(std::int64_t row, span_entry const& span, gdn_lane const& at,
+                  gdn_rows const& to) {
+    gdn_sizes const& g = p_.memory.sizes;
+    std::int64_t const i = row - span.first_row;
+    float value[PerLane] = {};
+    // Tap by tap, so that the loads of a lane's channels travel together.
+    auto const add_tap = [&](int tap, auto const& weight_of) {
+      std::int64_t const source = i - (g.kernel - 1) + tap;  // negative: from the state
+      float const* const column = source >= 0 ? p_.qkvz + (span.first_row + source) * p_.qkvz_stride
+                                              : at.conv + (source + g.kernel - 1) * g.channels();
+      QPN_UNROLL
+      for (int j = 0; j < PerLane; ++j) {
+        if (id_ + warp_size * j >= dim_) continue;
+        value[j] = lane_.fma(weight_of(j), lane_.load(column + channel(j)), value[j]);
+      }
+    };
+    if (g.kernel == 4) {
+      QPN_UNROLL
+      for (int tap = 0; tap < 4; ++tap) add_tap(tap, [&](int j) { return taps_[tap][j]; });
+    } else {
+      for (int tap = 0; tap < g.kernel; ++tap) {
+        add_tap(tap, [&](int j) { return lane_.load(p_.taps + channel(j) * g.kernel + tap); });
+      }
+    }
+    float square = 0;
+    QPN_UNROLL
+    for (int j = 0; j < PerLane; ++j) {
+      if (id_ + warp_size * j >= dim_) continue;
+      if (span.tentative != 0) {
+        lane_.store(at.raw + i * g.channels() + channel(j),
+                    lane_.load(p_.qkvz + row * p_.qkvz_stride + channel(j)));
+      }
+      value[j] = silu(lane_, value[j]);
+      square = lane_.fma(value[j], value[j], square);
+    }
+    float scale = 1;
+    if (!is_value_) {
+      scale = (is_query_ ? 1.0F / lane_.sqrt(static_cast<float>(gdn_key_dim)) : 1.0F) /
+              lane_.sqrt(warp_sum(lane_, square) + 1e-6F);
+    }
+    QPN_UNROLL
+    for (int j = 0; j < PerLane; ++j) {
+      if (id_ + warp_size * j >= dim_) continue;
+      lane_.store(to.mixed + channel(j), value[j] * scale);
+    }
+  }
+
+ private:
+  [[nodiscard]] QPN_HD std::int64_t channel(int j) const { return first_ + id_ + warp_size * j; }
+
+  Lane& lane_;
+  gdn_prepare_params const& p_;
+  int id_;
+  bool is_value_;
+  bool is_query_;
+  int dim_;
+  std::int64_t first_;  ///< channel
+  float taps_[4][PerLane] = {};
+};
+
 template <class Lane>
 QPN_HD void run_program(Lane& lane, gdn_prepare_params const& p) {
-  gdn_sizes const& g = p.memory.sizes;
-  int const id = lane.thread() % warp_size;
   std::int64_t const task = std::int64_t{lane.block()} * (gdn_prepare_params::threads / warp_size) +
                             lane.thread() / warp_size;
-  std::int64_t const row = task / p.warps_per_row();
+  std::int64_t const first = task / p.warps_per_row() * p.rows_together();
   std::int64_t const head = task % p.warps_per_row();
-  if (row >= p.rows) return;
-  span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
-  std::int64_t const i = row - span.first_row;
-  gdn_lane const at = p.memory.at(p.layer, span.lane);
-  gdn_rows const to = p.memory.row(at, p.scratch, span, i);
-  if (head == p.warps_per_row() - 1) {
-    prepare_gates(lane, p, row, to);
-    return;
-  }
-  bool const is_value = head >= 2 * g.key_heads;
-  int const dim = is_value ? g.value_dim : gdn_key_dim;
-  std::int64_t const first =
-      is_value ? 2 * g.key_channels() + (head - 2 * g.key_heads) * g.value_dim : head * gdn_key_dim;
-  constexpr int per_lane = gdn_largest_head / warp_size;
-  float value[per_lane] = {};
-  // Tap by tap, so that the loads of a lane's channels travel together.
-  auto const add_tap = [&](int tap) {
-    std::int64_t const source = i - (g.kernel - 1) + tap;  // negative: from the state
-    float const* const column = source >= 0 ? p.qkvz + (span.first_row + source) * p.qkvz_stride
-                                            : at.conv + (source + g.kernel - 1) * g.channels();
-    QPN_UNROLL
-    for (int j = 0; j < per_lane; ++j) {
-      if (id + warp_size * j >= dim) continue;
-      std::int64_t const channel = first + id + warp_size * j;
-      value[j] = lane.fma(lane.load(p.taps + channel * g.kernel + tap), lane.load(column + channel),
-                          value[j]);
+  if (first >= p.rows) return;
+  std::int64_t const left = p.rows - first;
+  int const rows = left < p.rows_together() ? static_cast<int>(left) : p.rows_together();
+  bool const is_gates = head == p.warps_per_row() - 1;
+  auto const each_row = [&](auto const& run) {
+    QPN_NO_UNROLL
+    for (std::int64_t row = first; row < first + rows; ++row) {
+      span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
+      gdn_lane const at = p.memory.at(p.layer, span.lane);
+      run(row, span, at, p.memory.row(at, p.scratch, span, row - span.first_row));
     }
   };
-  if (g.kernel == 4) {
-    QPN_UNROLL
-    for (int tap = 0; tap < 4; ++tap) add_tap(tap);
+  if (is_gates) {
+    each_row([&](std::int64_t row, span_entry const&, gdn_lane const&, gdn_rows const& to) {
+      prepare_gates(lane, p, row, to);
+    });
+    return;
+  }
+  auto const prepare = [&](auto own) {
+    each_row([&](std::int64_t row, span_entry const& span, gdn_lane const& at, gdn_rows const& to) {
+      own.run(row, span, at, to);
+    });
+  };
+  constexpr int most = gdn_largest_head / warp_size;
+  if (p.memory.sizes.value_dim <= gdn_largest_head / 2) {  // as key_dim is
+    prepare(gdn_prepare_head<Lane, most / 2>(lane, p, head));
   } else {
-    for (int tap = 0; tap < g.kernel; ++tap) add_tap(tap);
-  }
-  float square = 0;
-  QPN_UNROLL
-  for (int j = 0; j < per_lane; ++j) {
-    if (id + warp_size * j >= dim) continue;
-    std::int64_t const channel = first + id + warp_size * j;
-    if (span.tentative != 0) {
-      lane.store(at.raw + i * g.channels() + channel,
-                 lane.load(p.qkvz + row * p.qkvz_stride + channel));
-    }
-    value[j] = silu(lane, value[j]);
-    square = lane.fma(value[j], value[j], square);
-  }
-  float scale = 1;
-  if (!is_value) {
-    bool const is_query = head < g.key_heads;
-    scale = (is_query ? 1.0F / lane.sqrt(static_cast<float>(gdn_key_dim)) : 1.0F) /
-            lane.sqrt(warp_sum(lane, square) + 1e-6F);
-  }
-  QPN_UNROLL
-  for (int j = 0; j < per_lane; ++j) {
-    if (id + warp_size * j >= dim) continue;
-    lane.store(to.mixed + first + id + warp_size * j, value[j] * scale);
+    prepare(gdn_prepare_head<Lane, most>(lane, p, head));
   }
 }
 

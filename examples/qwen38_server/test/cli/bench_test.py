@@ -27,7 +27,7 @@ class Rounds(unittest.TestCase):
     def setUpClass(cls):
         cls.report = bench("--model", "synth:tiny", "--device", "cpu", "--k", "0,3,7", "--live", "256,1024",
                            "--prefill", "192,384", "--declared", "1024,4096", "--lanes-list", "1,2", "--side-live",
-                           "256", "--rounds", "2", "--profile-round")
+                           "256", "--rounds", "2", "--profile-round", "--prefill-pass", "128")
 
     def test_every_kind_of_round_is_there_once(self):
         kinds = [(one["live"], one["k"], one["accepted"]) for one in self.report["rounds"]]
@@ -70,8 +70,18 @@ class Rounds(unittest.TestCase):
                 self.assertGreater(parts[name], 0, name)
             self.assertEqual(parts["keep"] > 0, one["k"] > 0)
 
+    def test_the_last_prefill_pass_is_broken_down(self):
+        self.assertEqual(self.report["prefill_pass"], 128)
+        self.assertEqual(sorted(self.report["prefill_breakdown"]), ["192", "384"])
+        for parts in self.report["prefill_breakdown"].values():
+            whole = parts.pop("pass_ms")
+            self.assertAlmostEqual(sum(parts.values()), whole, places=6)
+            for name in ("gemm", "attention", "gdn", "norm", "rows"):
+                self.assertGreater(parts[name], 0, name)
+
     def test_wrong_flags_are_named(self):
-        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto")):
+        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto"),
+                            ("--prefill-pass", "100")):
             done = run("bench", "--model", "synth:tiny", flag, value)
             self.assertEqual(done.returncode, 2)
             self.assertIn(flag.encode(), done.stderr)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace {
 
 std::filesystem::path const demo = "../../demo_model";
 constexpr std::int64_t max_tokens = 512;
-constexpr std::int64_t prefill_chunk = 64;
+constexpr std::int64_t prefill_pass = 64;
 
 using answers = std::vector<std::vector<std::int32_t>>;
 
@@ -31,6 +32,7 @@ cli::model_flags flags_for(std::string const& device) {
   flags.device = device;
   flags.context = 1024;
   flags.prefix_cache_mib = 256;
+  flags.prefill_pass = prefill_pass;
   flags.allow_busy_gpu = true;  // the models of other tests
   return flags;
 }
@@ -83,11 +85,14 @@ answers answer_on(std::string const& device, std::size_t count, int k, std::size
   return answer(*engine, loaded, read_heldout(loaded, count), {k}, together);
 }
 
-/// Every depth and lane count, with an empty prefix cache and with a full one.
-void expect_one_text(cli::model_flags flags, std::size_t count,
-                     std::vector<cli::draft_depth> const& depths, std::vector<int> const& lanes,
-                     engine::sampling_params const& how = greedy()) {
+/// Every depth and lane count, with an empty prefix cache and with a full one. Returns the routes
+/// of all products.
+std::set<std::string> expect_one_text(cli::model_flags flags, std::size_t count,
+                                      std::vector<cli::draft_depth> const& depths,
+                                      std::vector<int> const& lanes,
+                                      engine::sampling_params const& how = greedy()) {
   answers wanted;
+  std::set<std::string> routes;
   for (int together : lanes) {
     for (cli::draft_depth const& depth : depths) {
       flags.lanes = together;
@@ -104,21 +109,23 @@ void expect_one_text(cli::model_flags flags, std::size_t count,
                                        << together << " lanes, " << (warm ? "warm" : "cold");
         }
       }
+      for (ops::route_count const& one : cli::routes_of(loaded)) routes.insert(one.route);
     }
   }
+  return routes;
 }
 
 /// logits[first] - logits[second] for the token after `ids`.
 float margin(cli::loaded_model const& loaded, std::vector<std::int32_t> const& ids,
              std::int32_t first, std::int32_t second) {
   model::causal_lm& lm = *loaded.model;
-  std::vector<std::int32_t> pages(ids.size() / prefill_chunk + 2);
+  std::vector<std::int32_t> pages(ids.size() / prefill_pass + 2);
   for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<std::int32_t>(i);
   lm.begin(0, pages);
   std::span<float const> logits;
   std::span<std::int32_t const> const all = ids;
-  for (std::size_t at = 0; at < ids.size(); at += prefill_chunk) {
-    auto const part = all.subspan(at, std::min<std::size_t>(prefill_chunk, ids.size() - at));
+  for (std::size_t at = 0; at < ids.size(); at += prefill_pass) {
+    auto const part = all.subspan(at, std::min<std::size_t>(prefill_pass, ids.size() - at));
     model::sequence_rows const rows{0, static_cast<std::int64_t>(at), part, false,
                                     std::ssize(part) - 1};
     logits = lm.forward({&rows, 1});
@@ -168,6 +175,15 @@ TEST(cuda_texts, with_penalties_stay_in_recorded_rounds) {
   EXPECT_EQ(spent[1].waits, spent[0].waits);
   EXPECT_EQ(spent[1].replays, spent[0].replays);
   EXPECT_GT(spent[1].replays, 30U);
+}
+
+// Passes of 128 rows go by the kernels for many rows.
+TEST(cuda_texts, are_the_same_after_wide_prefill_passes) {
+  cli::model_flags flags = flags_for("cuda");
+  flags.prefill_pass = 2 * prefill_pass;
+  auto const routes = expect_one_text(flags, 40, {{0}, {7}}, {1, 8});
+  EXPECT_TRUE(std::ranges::any_of(
+      routes, [](std::string const& route) { return route.find("/wide") != std::string::npos; }));
 }
 
 TEST(cuda_texts, are_the_same_for_four_ranks_on_one_gpu) {

@@ -97,6 +97,52 @@ TEST(memory_plan, is_what_a_model_takes_to_the_byte) {
   EXPECT_GT(plan.snapshots, 0);
 }
 
+TEST(memory_plan, is_what_a_model_with_wide_passes_takes_to_the_byte) {
+  model_flags flags = flags_of(tiny);
+  flags.prefill_pass = 128;
+  emulated_model const made(flags);
+  model::rehearse(*made.lm, 1);
+  memory_plan const plan = plan_for(flags, made);
+  EXPECT_EQ(plan.prefill_pass, 128);
+  expect_same_parts(plan.ranks.front(), by_part(made.devices.front()->memory()));
+}
+
+TEST(memory_plan, wide_passes_take_more_workspace_and_no_more_exchange) {
+  model_flags flags = flags_of("synth:27b", 4);
+  flags.context = 8192;
+  std::vector<memory_plan> plans;
+  for (std::int64_t const pass : {64, 512, 1024}) {
+    flags.prefill_pass = pass;
+    plans.push_back(plan_on(flags, "h200"));
+  }
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_GT(plans[i].ranks[rank].workspace, plans[i - 1].ranks[rank].workspace);
+      EXPECT_EQ(plans[i].ranks[rank].exchange, plans[i - 1].ranks[rank].exchange);
+      EXPECT_EQ(plans[i].ranks[rank].weights, plans[i - 1].ranks[rank].weights);
+    }
+  }
+}
+
+TEST(memory_plan, a_pass_is_a_multiple_of_64_and_no_longer_than_the_context) {
+  auto const config = checkpoint::load_model_config(demo);
+  model_flags flags = flags_of(demo);
+  auto const rows = [&] { return options_of(flags, config, 100).prefill_pass; };
+  EXPECT_EQ(rows(), 64);
+  flags.device = "cuda";
+  EXPECT_EQ(rows(), 256);  // the context
+  flags.context = 200;
+  EXPECT_EQ(rows(), 256);
+  flags.context = 1024;
+  EXPECT_EQ(rows(), 512);
+  flags.prefill_pass = 128;
+  EXPECT_EQ(rows(), 128);
+  for (std::int64_t const wrong : {1, 96, 129}) {
+    flags.prefill_pass = wrong;
+    EXPECT_THROW(rows(), error) << wrong;
+  }
+}
+
 // The demo model's passes take too long to emulate. Before the first one, all but the scratch is
 // there.
 TEST(memory_plan, is_what_loading_the_demo_model_takes) {
@@ -127,6 +173,7 @@ TEST(read_rate, is_measured_and_gives_its_memory_back) {
 
 model_flags long_context(int tp, std::int64_t context, int lanes = 1) {
   model_flags flags = flags_of("synth:27b", tp);
+  flags.device = "cuda";
   flags.lanes = lanes;
   flags.context = context;
   flags.prefix_cache_mib = 1024;
@@ -139,6 +186,7 @@ TEST(memory_plan, of_27b_fits_four_v100_of_16_gb_at_262144_tokens) {
   memory_plan const plan = plan_on(long_context(4, 262144), "v100-16gb");
   EXPECT_TRUE(plan.fits()) << plan.shortage();
   EXPECT_EQ(plan.shortage(), "");
+  EXPECT_EQ(plan.prefill_pass, 512);
   for (rank_memory const& rank : plan.ranks) {
     EXPECT_GT(rank.needed(), 11 * gib);
     EXPECT_LT(rank.needed(), 13 * gib);
@@ -199,6 +247,7 @@ TEST(memory_plan, json_has_each_rank_and_its_parts) {
     sum += bytes.get<std::size_t>();
   EXPECT_LE(sum, json["ranks"][0]["needed_bytes"].get<std::size_t>());
   EXPECT_TRUE(json["fits"].get<bool>());
+  EXPECT_EQ(json["prefill_pass"].get<int>(), 64);
 }
 
 }  // namespace

@@ -35,16 +35,19 @@ using json = nlohmann::ordered_json;
 
 std::unique_ptr<model::qwen38_model> open(std::filesystem::path const& directory,
                                           std::int32_t valid_ids, std::int32_t lanes,
-                                          std::int32_t pages, std::int32_t snapshots) {
+                                          std::int32_t pages, std::int32_t snapshots,
+                                          std::int32_t prefill_pass = 64) {
   return std::make_unique<model::qwen38_model>(
       std::make_shared<checkpoint::repository>(directory), checkpoint::load_model_config(directory),
-      ops::cpu::make_backend(1), model::qwen38_options{valid_ids, lanes, 512, pages, snapshots});
+      ops::cpu::make_backend(1),
+      model::qwen38_options{valid_ids, lanes, 512, pages, snapshots, prefill_pass});
 }
 
 /// A model and an engine that the test drives.
 struct real_engine {
-  real_engine(std::int32_t lanes, std::int32_t pages, std::int32_t snapshots)
-      : model(open(tiny, test::byte_vocab_size, lanes, pages, snapshots)),
+  real_engine(std::int32_t lanes, std::int32_t pages, std::int32_t snapshots,
+              std::int32_t prefill_pass = 64)
+      : model(open(tiny, test::byte_vocab_size, lanes, pages, snapshots, prefill_pass)),
         loop(*model, byte_tokenizer(), {.queue_limit = 1000, .costs = linear_costs(0.05, 0.05)}) {}
   ~real_engine() {
     run_to_end(loop);
@@ -97,6 +100,38 @@ TEST(engine_model, cold_and_warm_answers_are_the_same_at_every_length_and_depth)
           << what;
       EXPECT_EQ(warm->outcome->speculation.drafted, cold->outcome->speculation.drafted) << what;
       EXPECT_EQ(warm->outcome->speculation.accepted_at, cold->outcome->speculation.accepted_at)
+          << what;
+    }
+  }
+}
+
+// Passes of 128 rows: on the CPU a row's bits do not depend on a pass's rows, so that answers are
+// also those of passes of 64.
+TEST(engine_model, wide_prefill_passes_change_no_answer_cold_or_warm) {
+  constexpr std::int32_t pass = 128;
+  for (std::size_t prompt : {1, 64, 127, 128, 129, 255, 257, 319, 400}) {
+    for (int k : {0, 7}) {
+      std::string const what = "prompt " + std::to_string(prompt) + ", k " + std::to_string(k);
+      request wanted = greedy_request(prompt, 12, k, 5);
+      wanted.sampling.temperature = k == 7 ? 0.8F : 0.0F;
+      answer const expected = solo(wanted);
+      real_engine plain(1, 8, 0, pass);
+      auto const cold = plain.run(wanted);
+      EXPECT_EQ(cold->get(), expected) << what;
+      real_engine driven(2, 16, 2, pass);
+      EXPECT_EQ(driven.run(wanted)->get(), expected) << what;
+      request longer = wanted;  // goes on from the last border of the first
+      auto const more = random_prompt(70, 9);
+      longer.prompt_ids.insert(longer.prompt_ids.end(), more.begin(), more.end());
+      for (request const* again : {&wanted, &longer}) {
+        auto const warm = driven.run(*again);
+        EXPECT_EQ(warm->get(), solo(*again)) << what;
+        EXPECT_EQ(warm->outcome->usage.cached_tokens,
+                  (static_cast<std::int64_t>(prompt) - 1) / pass * pass)
+            << what;
+      }
+      auto const same = driven.run(wanted);
+      EXPECT_EQ(same->outcome->speculation.accepted_at, cold->outcome->speculation.accepted_at)
           << what;
     }
   }

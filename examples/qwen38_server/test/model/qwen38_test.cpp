@@ -216,11 +216,104 @@ std::vector<float> prefill(model::qwen38_model& lm, int lane, std::span<std::int
   return out;
 }
 
-std::unique_ptr<model::qwen38_model> open_cached(int lanes) {
+std::unique_ptr<model::qwen38_model> open_cached(int lanes, std::int32_t prefill_pass = 64) {
   return std::make_unique<model::qwen38_model>(
       std::make_shared<checkpoint::repository>(tiny_directory),
       checkpoint::load_model_config(tiny_directory), ops::cpu::make_backend(2),
-      model::qwen38_options{tiny_valid_ids, lanes, 512, 40, 3});
+      model::qwen38_options{tiny_valid_ids, lanes, 512, 40, 3, prefill_pass});
+}
+
+/// Prefills ids as the engine does, from a border of the model's passes; saves at `border`, if any.
+/// Returns the logits of the last row, the first draft after it and its hidden state.
+std::vector<float> prefill_by_passes(model::qwen38_model& lm, int lane,
+                                     std::span<std::int32_t const> ids, std::size_t from,
+                                     std::size_t border = 0) {
+  auto const pass = static_cast<std::size_t>(lm.get_limits().prefill_chunk);
+  std::vector<float> out;
+  for (std::size_t first = from; first < ids.size(); first += pass) {
+    std::size_t const end = std::min(first + pass, ids.size());
+    bool const last = end == ids.size();
+    auto const count = static_cast<std::int64_t>(end - first);
+    model::sequence_rows const rows{lane, static_cast<std::int64_t>(first),
+                                    ids.subspan(first, end - first), false,
+                                    last ? count - 1 : count};
+    auto const logits = lm.forward({&rows, 1});
+    out.assign(logits.begin(), logits.end());
+    std::size_t const behind = first == 0 ? 0 : first - 1;
+    std::vector<std::int32_t> shifted(ids.begin() + static_cast<std::ptrdiff_t>(behind) + 1,
+                                      ids.begin() + static_cast<std::ptrdiff_t>(end));
+    if (last) shifted.push_back(17);
+    std::int32_t draft = -1;
+    model::draft_rows const mtp{lane, static_cast<std::int64_t>(behind), shifted, true, last};
+    lm.draft({&mtp, 1}, {&draft, 1});
+    if (last) out.push_back(static_cast<float>(draft));
+    if (end == border) lm.save(lane, 1);
+  }
+  auto const hidden = lm.draft_hidden(lane);
+  out.insert(out.end(), hidden.begin(), hidden.end());
+  return out;
+}
+
+// On the CPU the rows of a pass change no bit, so passes of any width give the same; a sequence
+// that is resumed at a border of its passes goes on to the same bits, drafts included.
+TEST(qwen38_model, wide_passes_give_the_bits_of_narrow_ones_cold_and_resumed) {
+  std::vector<std::int32_t> const own = {7, 3, 39, 0, 12, 30, 31};
+  for (std::size_t length : {127, 128, 129, 256, 319, 385}) {
+    auto const ids = some_ids(length, static_cast<std::uint32_t>(length));
+    auto const narrow = open_cached(1);
+    narrow->begin(0, own);
+    auto const wanted = prefill_by_passes(*narrow, 0, ids, 0);
+    for (std::int32_t pass : {128, 192}) {
+      auto const lm = open_cached(2, pass);
+      lm->begin(0, own);
+      EXPECT_TRUE(same_bits(wanted, prefill_by_passes(*lm, 0, ids, 0)))
+          << "length " << length << ", passes of " << pass;
+      auto const step = static_cast<std::size_t>(pass);
+      for (std::size_t border = step; border < length; border += step) {
+        lm->begin(0, own);
+        prefill_by_passes(*lm, 0, ids, 0, border);
+        std::vector<std::int32_t> mixed = {20, 21, 22, 23, 24, 25, 26};
+        lm->begin(1, mixed);
+        prefill_by_passes(*lm, 1, some_ids(400, 99), 0);
+        std::copy(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(border / 64),
+                  mixed.begin());
+        lm->resume(1, mixed, 1, static_cast<std::int64_t>(border));
+        EXPECT_TRUE(same_bits(wanted, prefill_by_passes(*lm, 1, ids, border)))
+            << "length " << length << ", passes of " << pass << ", border " << border;
+      }
+    }
+  }
+}
+
+TEST(qwen38_model, wide_passes_keep_to_their_borders_and_limits) {
+  auto const lm = open_cached(2, 192);
+  std::vector<std::int32_t> const pages = {0, 1, 2, 3, 4, 5, 6, 7};
+  auto const ids = some_ids(300, 71);
+  auto const run = [&](std::int64_t position, std::size_t rows, std::int64_t logits_from) {
+    model::sequence_rows const one{0, position,
+                                   std::span(ids).subspan(static_cast<std::size_t>(position), rows),
+                                   false, logits_from};
+    return lm->forward({&one, 1});
+  };
+  EXPECT_EQ(lm->get_limits().prefill_chunk, 192);
+  lm->begin(0, pages);
+  EXPECT_THROW(run(0, 193, 193), error);  // more than a pass
+  EXPECT_THROW(run(0, 192, 95), error);   // 97 rows with logits
+  run(0, 64, 64);
+  EXPECT_THROW(lm->save(0, 0), error);     // 64 is no border
+  EXPECT_THROW(run(64, 129, 129), error);  // over the border
+  EXPECT_EQ(run(64, 128, 32).size(), 96U * static_cast<std::size_t>(lm->get_limits().vocab_size));
+  lm->save(0, 0);
+  EXPECT_THROW(lm->resume(1, pages, 0, 128), error);
+  lm->resume(1, pages, 0, 192);
+  std::vector<model::sequence_rows> const two = {
+      {0, 192, std::span(ids).subspan(192, 90), false, 90},
+      {1, 192, std::span(ids).subspan(192, 7), false, 7}};
+  EXPECT_THROW(lm->forward(two), error);  // 97 rows of two sequences
+
+  for (std::int32_t pass : {0, 63, 100, -64}) {
+    EXPECT_THROW(open_cached(1, pass), error) << pass;
+  }
 }
 
 // A snapshot and the pages below it are the whole past: another lane goes on from there to the same

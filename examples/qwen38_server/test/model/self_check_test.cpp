@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/cpu/cpu_backend.hpp"
+#include "ops/profiled_backend.hpp"
 #include "support/error.hpp"
 
 namespace qwen38::model {
@@ -78,6 +79,38 @@ TEST(self_check, refuses_another_scale) {
   auto const packed = backend->make_linear(matrix.source);
   matrix.part.global_scale *= 1.001F;
   EXPECT_THROW(check_product(*backend, *packed, matrix.source), error);
+}
+
+/// Takes another matrix for products of many rows.
+class other_for_many_rows final : public ops::profiled_backend {
+ public:
+  using ops::profiled_backend::profiled_backend;
+  void matmul(ops::linear const& w, ops::tensor x, ops::tensor y, bool accumulate) override {
+    bool const many = x.rows > qpn::gemm_max_m;
+    asked = asked || many;
+    ops::profiled_backend::matmul(many && other != nullptr ? *other : w, x, y, accumulate);
+  }
+  ops::linear const* other = nullptr;
+  bool asked = false;
+};
+
+TEST(self_check, asks_for_many_rows_where_products_may_have_them) {
+  other_for_many_rows backend(ops::cpu::make_backend(2));
+  fp8_matrix matrix(64, 64, 8);
+  auto const packed = backend.make_linear(matrix.source);
+  EXPECT_LE(check_product(backend, *packed, matrix.source), 1.0);
+  EXPECT_FALSE(backend.asked);
+  matrix.source.most_rows = 129;
+  EXPECT_LE(check_product(backend, *packed, matrix.source), 1.0);
+  EXPECT_TRUE(backend.asked);
+
+  fp8_matrix other(64, 64, 8);
+  other.codes.back() ^= 1U;  // of the last output
+  auto const wrong = backend.make_linear(other.source);
+  backend.other = wrong.get();
+  EXPECT_THROW(check_product(backend, *packed, matrix.source), error);
+  matrix.source.most_rows = qpn::gemm_max_m;
+  EXPECT_LE(check_product(backend, *packed, matrix.source), 1.0);
 }
 
 }  // namespace

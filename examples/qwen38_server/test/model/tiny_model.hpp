@@ -52,7 +52,8 @@ inline std::vector<std::int32_t> lane_pages(model::causal_lm const& lm, int lane
 inline std::unique_ptr<model::rank_group> open_group(std::filesystem::path const& directory,
                                                      std::int32_t valid_ids, int tp, int lanes = 1,
                                                      int threads = 1, std::int64_t context = 512,
-                                                     std::int32_t snapshots = 0) {
+                                                     std::int32_t snapshots = 0,
+                                                     std::int32_t prefill_pass = 64) {
   return std::make_unique<model::rank_group>(
       parallel::make_in_process_group(tp), [&](std::shared_ptr<parallel::communicator> ranks) {
         return std::make_unique<model::qwen38_model>(
@@ -62,6 +63,7 @@ inline std::unique_ptr<model::rank_group> open_group(std::filesystem::path const
                                   .lanes = lanes,
                                   .max_context = context,
                                   .snapshots = snapshots,
+                                  .prefill_pass = prefill_pass,
                                   .ranks = std::move(ranks)});
       });
 }

@@ -62,12 +62,15 @@ class replay_counter final : public cuda::counting_device {
     now_ = 0;
     work();
     made->launches = now_;
+    not_waited_for = 0;
     return made;
   }
   void launch(cuda::kernel_params const& kernel) override {
     ++now_;
+    ++not_waited_for;
     counting_device::launch(kernel);
   }
+  [[nodiscard]] int launched() const { return now_; }
   void replay(cuda::device_graph& one) override {
     replays.push_back(static_cast<graph&>(one).launches);
     ++not_waited_for;
@@ -105,6 +108,38 @@ TEST(profiled_backend, replays_each_class_alone_and_the_whole) {
   EXPECT_EQ(per_class[3], per_class[1]);
   EXPECT_EQ(per_class[0], 5 * per_class[3]);
   EXPECT_EQ(device->replays.back(), 3);
+}
+
+// Work that is not recorded: the whole first, then each class without the others, each waited for.
+TEST(profiled_backend, does_work_class_by_class) {
+  auto const device = std::make_shared<replay_counter>();
+  profiled_backend watched(cuda::make_backend(device));
+  two_rows rows(watched);
+  std::vector<int> launched;
+  int starts = 0;
+  op_times const times = watched.profile_classes([&] { ++starts; },
+                                                 [&] {
+                                                   int const before = device->launched();
+                                                   watched.rms_norm(rows.x, *rows.w, 1e-6F, rows.y);
+                                                   watched.copy(rows.x, rows.y);
+                                                   watched.rms_norm(rows.x, *rows.w, 1e-6F, rows.y);
+                                                   launched.push_back(device->launched() - before);
+                                                 });
+  std::vector<int> expected(1 + op_class_count, 0);
+  expected[0] = 3;
+  expected[1 + static_cast<std::size_t>(op_class::norm)] = 2;
+  expected[1 + static_cast<std::size_t>(op_class::rows)] = 1;
+  EXPECT_EQ(launched, expected);
+  EXPECT_EQ(starts, static_cast<int>(expected.size()));
+  EXPECT_EQ(device->not_waited_for, 0);
+  EXPECT_GT(times.whole, 0.0);
+  EXPECT_GT(of(times, op_class::norm), 0.0);
+  EXPECT_EQ(times.count, 0);
+
+  EXPECT_THROW(static_cast<void>(watched.profile_classes([] {}, [] { throw 1; })), int);
+  int const before = device->launched();
+  watched.rms_norm(rows.x, *rows.w, 1e-6F, rows.y);
+  EXPECT_EQ(device->launched(), before + 1);
 }
 
 }  // namespace

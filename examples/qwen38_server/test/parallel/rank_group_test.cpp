@@ -54,6 +54,32 @@ TEST(rank_group, any_cut_into_passes_gives_the_same_bits) {
   EXPECT_TRUE(same_bits(whole, all_logits(*lm, 0, ids, {3, 4, 5, 21, 22, 63, 65})));
 }
 
+// Sums over ranks take 96 rows at a time, whose norm goes with them.
+TEST(rank_group, a_wide_pass_gives_the_bits_of_narrow_ones) {
+  auto const ids = some_ids(250, 61);
+  std::vector<std::vector<float>> last_rows;
+  for (std::int32_t pass : {64, 128, 256}) {
+    auto const lm = open_group(tiny, tiny_valid_ids, 2, 1, 1, 512, 0, pass);
+    EXPECT_EQ(lm->get_limits().prefill_chunk, pass);
+    lm->begin(0, lane_pages(*lm, 0));
+    for (std::size_t first = 0; first < ids.size(); first += static_cast<std::size_t>(pass)) {
+      std::size_t const count = std::min(static_cast<std::size_t>(pass), ids.size() - first);
+      bool const last = first + count == ids.size();
+      auto const rows = static_cast<std::int64_t>(count);
+      model::sequence_rows const part{0, static_cast<std::int64_t>(first),
+                                      std::span(ids).subspan(first, count), false,
+                                      last ? rows - 40 : rows};
+      auto const logits = lm->forward({&part, 1});
+      if (last) last_rows.emplace_back(logits.begin(), logits.end());
+    }
+  }
+  ASSERT_EQ(
+      last_rows[0].size(),
+      40 * static_cast<std::size_t>(open_model(tiny, tiny_valid_ids)->get_limits().vocab_size));
+  EXPECT_TRUE(same_bits(last_rows[0], last_rows[1]));
+  EXPECT_TRUE(same_bits(last_rows[0], last_rows[2]));
+}
+
 TEST(rank_group, the_number_of_threads_changes_no_bit) {
   auto const ids = some_ids(40, 2);
   auto const one = all_logits(*open_group(tiny, tiny_valid_ids, 2, 1, 1), 0, ids);

@@ -12,12 +12,14 @@
 
 namespace qpn::detail::sm90 {
 
-/// Launches the GEMM of so many rows of x a tile, as soon as the kernel that orders x allows it.
+/// Launches the GEMM of so many rows of x a tile, as soon as the kernel before allows it: the one
+/// that orders x, or the launch of the tiles before.
 template <class Operand, int Rows>
 [[nodiscard]] static cudaError_t launch_tiles(gemm_wide_params const& params, int ranks,
                                               std::int32_t sm_count, cudaStream_t stream) noexcept {
   int const most = sm_count / ranks < 1 ? 1 : sm_count / ranks;
-  int const clusters = params.tiles < most ? params.tiles : most;
+  int const tiles = params.end_tile - params.first_tile;
+  int const clusters = tiles < most ? tiles : most;
   return launch_clusters(&gemm_wide_kernel<Operand, Rows>, static_cast<unsigned>(clusters),
                          static_cast<unsigned>(ranks), wide_threads,
                          wide_shared<Operand, Rows>::bytes, true, stream, params);
@@ -32,9 +34,18 @@ template <class Operand, class Format>
       launch_order<Operand>(make_order_params(plan, args, workspace), stream);
   if (ordered != cudaSuccess) return ordered;
   wide_shape const shape = choose_wide_shape(plan.layout, args.m, plan.sm_count);
-  gemm_wide_params const params = make_gemm_wide_params<Operand>(plan, args, workspace, shape.rows);
-  return shape.rows == 128 ? launch_tiles<Operand, 128>(params, shape.ranks, plan.sm_count, stream)
-                           : launch_tiles<Operand, 96>(params, shape.ranks, plan.sm_count, stream);
+  gemm_wide_params params = make_gemm_wide_params<Operand>(plan, args, workspace, shape.rows);
+  auto const launch_part = [&](int ranks) {
+    return shape.rows == 128 ? launch_tiles<Operand, 128>(params, ranks, plan.sm_count, stream)
+                             : launch_tiles<Operand, 96>(params, ranks, plan.sm_count, stream);
+  };
+  int const end = params.end_tile;
+  params.end_tile = end - shape.tail_tiles;
+  cudaError_t const launched = launch_part(shape.ranks);
+  if (launched != cudaSuccess || shape.tail_tiles == 0) return launched;
+  params.first_tile = params.end_tile;
+  params.end_tile = end;
+  return launch_part(shape.tail_ranks);
 }
 
 }  // namespace qpn::detail::sm90

@@ -50,7 +50,7 @@ template <class Format>
   return by_quads ? wide_output::floats : wide_output::elements;
 }
 
-/// The kernel's parameters of a checked call with at least one row.
+/// The kernel's parameters of a checked call with at least one row, for all of its tiles.
 template <class Operand, class Format>
 [[nodiscard]] gemm_wide_params make_gemm_wide_params(gemm_plan<Format> const& plan,
                                                      gemm_args const& args,
@@ -62,7 +62,7 @@ template <class Operand, class Format>
   p.record_steps = static_cast<int>(layout.padded_k / Operand::record_k);
   p.steps = static_cast<int>(wide_steps(layout));
   p.row_tiles = static_cast<int>((args.m - 1) / rows + 1);
-  p.tiles = static_cast<int>(wide_tiles(layout, args.m, rows));
+  p.end_tile = static_cast<int>(wide_tiles(layout, args.m, rows));
   p.m = static_cast<int>(args.m);
   p.padded_m = static_cast<int>(wide_padded_m(args.m));
   p.ordered_x = ordered_x_of(plan, workspace);

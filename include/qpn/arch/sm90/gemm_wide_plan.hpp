@@ -38,11 +38,14 @@ namespace qpn::detail::sm90 {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// How a call runs: tiles of `rows` rows of x, whose k a cluster of `ranks` CTAs shares. It depends
-/// on the weight's shape, m and the number of multiprocessors, so a row's bits do, too.
+/// How a call runs: tiles of `rows` rows of x, whose k a cluster of `ranks` CTAs shares; the last
+/// `tail_tiles` of them in a launch of their own, by larger clusters. It depends on the weight's
+/// shape, m and the number of multiprocessors, so a row's bits do, too.
 struct wide_shape {
   int rows;
   int ranks;
+  int tail_tiles = 0;
+  int tail_ranks = 0;
 };
 
 [[nodiscard]] constexpr std::int64_t wide_tiles(packed_layout const& layout, std::int64_t m,
@@ -52,26 +55,39 @@ struct wide_shape {
 
 /// The shape that takes the fewest clocks by a model of the kernel on an H200
 /// (docs/sm90_gemm_wide.md): tiles in waves, each as long as its steps and what comes before and
-/// after them.
+/// after them. Where the last wave would be short of tiles, they may be the tail.
 [[nodiscard]] constexpr wide_shape choose_wide_shape(packed_layout const& layout, std::int64_t m,
                                                      std::int32_t sm_count) noexcept {
   std::int64_t const steps = wide_steps(layout);
   // Clusters that are resident at once, of 132 multiprocessors: they may not cross the borders of
   // GPCs.
   std::int64_t const of_132[] = {132, 66, 39, 30};
+  auto const resident = [&](int ranks) {
+    std::int64_t const scaled = of_132[ranks - 1] * sm_count / 132;
+    return scaled < 1 ? 1 : scaled;
+  };
+  auto const clocks_of = [&](std::int64_t tiles, int rows, int ranks) {
+    std::int64_t const waves = (tiles - 1) / resident(ranks) + 1;
+    std::int64_t const step_clocks = rows == 128 ? 1100 : 840;
+    return waves * (((steps - 1) / ranks + 1) * step_clocks + (ranks == 1 ? 4000 : 14000));
+  };
+  constexpr std::int64_t second_launch = 6000;
   wide_shape best{128, 1};
   std::int64_t best_clocks = -1;
+  auto const consider = [&](wide_shape const& shape, std::int64_t clocks) {
+    if (best_clocks >= 0 && clocks >= best_clocks) return;
+    best = shape;
+    best_clocks = clocks;
+  };
   for (int rows = 128; rows >= 96; rows -= 32) {
-    std::int64_t const step_clocks = rows == 128 ? 1100 : 840;
+    std::int64_t const tiles = wide_tiles(layout, m, rows);
     for (int ranks = 1; ranks <= 4 && ranks <= steps; ++ranks) {
-      std::int64_t const scaled = of_132[ranks - 1] * sm_count / 132;
-      std::int64_t const resident = scaled < 1 ? 1 : scaled;
-      std::int64_t const waves = (wide_tiles(layout, m, rows) - 1) / resident + 1;
-      std::int64_t const clocks =
-          waves * (((steps - 1) / ranks + 1) * step_clocks + (ranks == 1 ? 4000 : 14000));
-      if (best_clocks < 0 || clocks < best_clocks) {
-        best = {rows, ranks};
-        best_clocks = clocks;
+      consider({rows, ranks}, clocks_of(tiles, rows, ranks));
+      std::int64_t const tail = tiles % resident(ranks);
+      if (tail == 0 || tail == tiles) continue;
+      std::int64_t const whole = clocks_of(tiles - tail, rows, ranks) + second_launch;
+      for (int more = ranks + 1; more <= 4 && more <= steps; ++more) {
+        consider({rows, ranks, static_cast<int>(tail), more}, whole + clocks_of(tail, rows, more));
       }
     }
   }

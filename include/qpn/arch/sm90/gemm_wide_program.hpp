@@ -334,7 +334,7 @@ QPN_HD void gemm_wide_program(Lane& lane, gemm_wide_params const& p) noexcept {
   if (warp >= wide_strips) {
     lane.template release_registers<wide_producer_registers>();
     wide_producer<Operand, Rows> producer{{}, {}, lane.thread() - wide_consumer_threads};
-    for (int tile = first; tile < p.tiles; tile += clusters) {
+    for (int tile = p.first_tile + first; tile < p.end_tile; tile += clusters) {
       producer.fill_tile(lane, p, place_of_tile(p, tile, Rows, rank, ranks));
       if (ranks > 1) {  // as the consumers: all threads of a cluster come together
         lane.cluster_sync();
@@ -344,7 +344,7 @@ QPN_HD void gemm_wide_program(Lane& lane, gemm_wide_params const& p) noexcept {
   } else {
     lane.template take_registers<wide_consumer_registers>();
     wide_consumer<Operand, Rows> consumer{{}, warp, id};
-    for (int tile = first; tile < p.tiles; tile += clusters) {
+    for (int tile = p.first_tile + first; tile < p.end_tile; tile += clusters) {
       wide_place const place = place_of_tile(p, tile, Rows, rank, ranks);
       float acc[2][Rows / 2];
       consumer.multiply(lane, p, place, acc);

@@ -43,7 +43,8 @@ struct gemm_wide_params {
   int record_steps = 0;                ///< records of a strip
   int steps = 0;                       ///< of 64 k
   int row_tiles = 0;                   ///< of x; tiles that read the same weights are neighbours
-  int tiles = 0;                       ///< of y
+  int first_tile = 0;                  ///< of y, of the launch
+  int end_tile = 0;
   int m = 0;
   int padded_m = 0;                      ///< rows of ordered x
   std::byte const* ordered_x = nullptr;  ///< [steps][padded_m][128 bytes], 128-byte aligned

@@ -159,6 +159,24 @@ TEST_P(cuda_attention, any_chunking_gives_the_same_bits) {
   }
 }
 
+// The pass of a long prompt, and one that goes on from there.
+TEST_P(cuda_attention, wide_passes_give_the_bits_of_narrow_ones) {
+  bool const is_slow = test_device_is_emulated();
+  ops::attention_shape const shape = is_slow ? ops::attention_shape{2, 1, 256, 64, 1e7, 1e-6F}
+                                             : ops::attention_shape{24, 4, 256, 64, 1e7, 1e-6F};
+  std::int64_t const first = is_slow ? 110 : 512;
+  std::int64_t const rows = is_slow ? 215 : 1000;
+  sequence const s(shape, rows, 33, scattered_pages(0, 16));
+  auto const narrow = run(cuda(), s, 1);
+  auto device = cuda();
+  attention_run wide(device, shape, 1);
+  auto got = wide.pass({{&s, 0, first}});
+  auto const rest = wide.pass({{&s, first, rows}});
+  got.insert(got.end(), rest.begin(), rest.end());
+  EXPECT_TRUE(same_bits(got, narrow));
+  EXPECT_LT(relative_error(got, run(test_backend::cpu(), s, 1)), 1e-3);
+}
+
 TEST_P(cuda_attention, sequences_side_by_side_and_other_pages_change_no_bit) {
   sequence const a(wide_shape, 70, 22, scattered_pages(0, 2));
   sequence const b(wide_shape, 9, 23, scattered_pages(2, 2));

@@ -222,6 +222,18 @@ TEST(cuda_gdn_chunks, cuts_at_multiples_of_64_change_no_bit) {
   }
 }
 
+// The pass of a long prompt.
+TEST(cuda_gdn_chunks, many_in_a_pass_are_those_of_one_pass_each) {
+  std::int64_t const chunks = test_device_is_emulated() ? 3 : 7;
+  std::int64_t const rows = 64 * chunks + 9;
+  auto const whole = gdn_run(chunked_backend(), grouped_shape, rows).all();
+  std::vector<std::int64_t> cuts;
+  for (std::int64_t chunk = 1; chunk <= chunks; ++chunk) cuts.push_back(64 * chunk);
+  EXPECT_TRUE(same_bits(whole, gdn_run(chunked_backend(), grouped_shape, rows).all(cuts)));
+  auto const wanted = gdn_run(test_backend::cpu(), grouped_shape, rows).all();
+  EXPECT_LT(relative_error(whole, wanted), 2e-3);
+}
+
 TEST(cuda_gdn_chunks, lanes_side_by_side_change_no_bit) {
   auto const wanted = gdn_run(chunked_backend(), small_shape, chunked_rows).all();
   gdn_run run(chunked_backend(), small_shape, chunked_rows, 1, 4);

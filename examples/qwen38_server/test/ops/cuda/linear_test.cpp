@@ -68,6 +68,41 @@ TEST_P(cuda_linear, products_agree_with_the_cpu_added_or_not) {
   }
 }
 
+// As many rows as a prefill pass has go by the kernels for many rows where the weight has some, and
+// more of them in several launches.
+TEST_P(cuda_linear, many_rows_agree_with_the_cpu_added_or_not) {
+  random_source random(31);
+  published_weight const weight(GetParam(), {32, 64, 41}, 144, random);
+  auto const parts = weight.views();
+  ops::linear_source source = source_of(weight, parts);
+  source.most_rows = 120;
+  for (std::int64_t m : {97, 120, 131}) {
+    auto const x = rounded_to_f16(random_floats(static_cast<std::uint64_t>(m), m * 144));
+    auto const y = random_floats(32, m * 137);
+    std::vector<std::vector<float>> results;
+    for (bool on_gpu : {false, true}) {
+      auto device = on_gpu ? test_backend::cuda() : test_backend::cpu();
+      auto const w = device->make_linear(source);
+      ops::tensor const in = device.make(row_kind::activation, m, x);
+      ops::tensor const fresh = device.make(row_kind::stream, m, 137);
+      ops::tensor const sum = device.make(row_kind::stream, m, y);
+      device->matmul(*w, in, fresh, false);
+      device->matmul(*w, in, sum, true);
+      results.push_back(device.read(fresh));
+      results.push_back(device.read(sum));
+      if (!on_gpu) continue;
+      bool const has_wide = std::ranges::any_of(device->routes(), [](ops::route_count const& one) {
+        return one.route.find("/wide") != std::string::npos;
+      });
+      bool const mma16 = w->layout().id == qpn::layout_id::sm80_mma16;
+      EXPECT_EQ(has_wide, w->layout().scale != qpn::scale_mode::block &&
+                              !(mma16 && w->layout().format == qpn::format_id::dense16));
+    }
+    EXPECT_LT(relative_error(results[2], results[0]), 1e-5) << "m " << m;
+    EXPECT_LT(relative_error(results[3], results[1]), 1e-5) << "m " << m;
+  }
+}
+
 TEST_P(cuda_linear, a_row_is_the_same_bits_at_every_m) {
   random_source random(13);
   published_weight const weight(GetParam(), {96}, 80, random);

@@ -273,5 +273,47 @@ TEST(cuda_engine, answers_are_the_same_at_every_depth_cold_and_warm) {
   }
 }
 
+// With passes of 128 rows, whose products go by kernels of which a row's bits may depend on how
+// many rows there are: cold, warm, in company and at every depth the same.
+TEST(cuda_engine, answers_after_wide_passes_are_the_same_at_every_depth_cold_and_warm) {
+  if (test_device_is_emulated()) GTEST_SKIP() << "minutes on an emulated GPU";
+  constexpr std::size_t lengths[] = {127, 128, 129, 240, 319, 400};
+  std::vector<engine::answer> solo;
+  for (int k : {0, 3, 15}) {
+    for (int lanes : {1, 3}) {
+      auto const lm = open_on_gpu(tiny, {.valid_ids = byte_vocab_size,
+                                         .lanes = lanes,
+                                         .max_context = 512,
+                                         .kv_pages = 80,
+                                         .snapshots = 12,
+                                         .prefill_pass = 128});
+      engine::engine driven(*lm, engine::byte_tokenizer());
+      for (bool const warm : {false, true}) {
+        std::vector<std::shared_ptr<engine::recorder>> sinks;
+        for (std::size_t i = 0; i < std::size(lengths); ++i) {
+          sinks.push_back(std::make_shared<engine::recorder>());
+          driven.submit(
+              engine::greedy_request(lengths[i], 30, k, static_cast<std::uint32_t>(60 + i)),
+              sinks.back());
+        }
+        engine::run_to_end(driven);
+        for (std::size_t i = 0; i < std::size(lengths); ++i) {
+          std::string const what = "k " + std::to_string(k) + ", lanes " + std::to_string(lanes) +
+                                   (warm ? ", warm" : ", cold") + ", length " +
+                                   std::to_string(lengths[i]);
+          if (solo.size() <= i) solo.push_back(sinks[i]->get());
+          EXPECT_EQ(sinks[i]->get(), solo[i]) << what;
+          std::int64_t const cached = (static_cast<std::int64_t>(lengths[i]) - 1) / 128 * 128;
+          EXPECT_EQ(sinks[i]->outcome->usage.cached_tokens, warm ? cached : 0) << what;
+        }
+      }
+      auto const routes = lm->routes();
+      EXPECT_TRUE(std::ranges::any_of(routes, [](ops::route_count const& one) {
+        return one.route.find("/wide") != std::string::npos;
+      }));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace qwen38::test

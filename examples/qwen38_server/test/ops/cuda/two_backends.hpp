@@ -106,7 +106,7 @@ class test_backend {
   }
   /// A pass that lives as long as the backend.
   ops::pass& set(ops::pass_rows const& rows) {
-    if (!pass_) pass_ = backend_->make_pass({200, 8, 160, 200});
+    if (!pass_) pass_ = backend_->make_pass({520, 8, 160, 520});
     backend_->set_pass(*pass_, rows);
     return *pass_;
   }
