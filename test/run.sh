@@ -10,7 +10,7 @@ cd "$root"
 preset=dev
 quick=
 expected_skips=1  # device_group_of_gpus, which needs several GPUs
-gpu_programs=8  # all of them are skipped where there is no GPU, none where there is one
+gpu_programs=9  # all of them are skipped where there is no GPU, none where there is one
 while [ $# -gt 0 ]; do
   case $1 in
     --preset) preset=${2:?--preset needs one of dev, asan, tsan}; shift ;;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cli/collector.hpp"
@@ -17,14 +18,13 @@ namespace qwen38::test {
 
 using answers = std::vector<std::vector<std::int32_t>>;
 
-/// The ids that follow, `together` requests at a time, with k drafts a round.
-inline answers answer(engine::engine& engine, std::vector<engine::request> requests, int k,
+/// The ids that answer the requests, `together` of them at a time.
+inline answers answer(engine::engine& engine, std::vector<engine::request> requests,
                       std::size_t together) {
   std::vector<std::shared_ptr<cli::collector>> outputs;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (outputs.size() >= together) static_cast<void>(outputs[i - together]->wait());
     outputs.push_back(std::make_shared<cli::collector>());
-    requests[i].draft_tokens = k;
     engine.submit(std::move(requests[i]), outputs.back());
   }
   answers ids;

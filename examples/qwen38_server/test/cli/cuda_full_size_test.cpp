@@ -48,7 +48,7 @@ cli::loaded_model load_full_size(int ranks) {
   return cli::load(flags);
 }
 
-std::vector<engine::request> make_requests(cli::loaded_model const& loaded) {
+std::vector<engine::request> make_requests(cli::loaded_model const& loaded, int k) {
   std::vector<engine::request> requests;
   for (std::string const& prompt :
        {std::string("One."), std::string(70, 'b'), std::string(333, 'q'),
@@ -59,6 +59,7 @@ std::vector<engine::request> make_requests(cli::loaded_model const& loaded) {
     requests.back().sampling.temperature = 0;
     requests.back().max_tokens = 40;
     requests.back().stop_ids.clear();
+    requests.back().draft_tokens = k;
   }
   return requests;
 }
@@ -69,7 +70,7 @@ answers expect_one_answer(cli::loaded_model const& loaded) {
   answers wanted;
   for (std::size_t together : {std::size_t{1}, std::size_t{lanes}}) {
     for (int k : {0, 3, 7, 15}) {
-      answers const got = answer(*engine, make_requests(loaded), k, together);
+      answers const got = answer(*engine, make_requests(loaded, k), together);
       if (wanted.empty()) wanted = got;
       EXPECT_EQ(got, wanted) << "k " << k << ", " << together << " lanes, " << loaded.ranks.size()
                              << " ranks";
@@ -85,8 +86,8 @@ TEST(cuda_full_size, ids_are_the_same_at_every_depth_and_in_company) {
   answers const wanted = expect_one_answer(whole);
   for (int ranks = 2; ranks <= std::min(gpus, 4); ranks *= 2) {
     cli::loaded_model const split = load_full_size(ranks);
-    agreement const all =
-        expect_near_ties(whole, make_requests(whole), expect_one_answer(split), wanted, near_tie);
+    agreement const all = expect_near_ties(whole, make_requests(whole, 0), expect_one_answer(split),
+                                           wanted, near_tie);
     std::printf("%d ranks: %zu of %zu answers are those of one GPU; the widest near tie is %g\n",
                 ranks, all.same, wanted.size(), static_cast<double>(all.widest));
   }

@@ -16,6 +16,7 @@
 #include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
 #include "support/error.hpp"
+#include "test/cli/answers.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -23,8 +24,6 @@ namespace {
 std::filesystem::path const demo = "../../demo_model";
 constexpr std::int64_t max_tokens = 512;
 constexpr std::int64_t prefill_pass = 64;
-
-using answers = std::vector<std::vector<std::int32_t>>;
 
 cli::model_flags flags_for(std::string const& device) {
   cli::model_flags flags;
@@ -60,29 +59,21 @@ engine::request request_for(cli::loaded_model const& loaded, cli::document const
   return wanted;
 }
 
-/// `together` documents at a time.
-answers answer(engine::engine& engine, cli::loaded_model const& loaded,
-               std::vector<cli::document> const& documents, cli::draft_depth const& depth,
-               std::size_t together, engine::sampling_params const& how = greedy()) {
-  std::vector<std::shared_ptr<cli::collector>> outputs;
-  answers ids;
-  for (std::size_t i = 0; i < documents.size(); ++i) {
-    if (outputs.size() >= together) static_cast<void>(outputs[i - together]->wait());
-    outputs.push_back(std::make_shared<cli::collector>());
-    engine.submit(request_for(loaded, documents[i], depth, how), outputs.back());
+std::vector<engine::request> requests_for(cli::loaded_model const& loaded,
+                                          std::vector<cli::document> const& documents,
+                                          cli::draft_depth const& depth,
+                                          engine::sampling_params const& how = greedy()) {
+  std::vector<engine::request> requests;
+  for (cli::document const& task : documents) {
+    requests.push_back(request_for(loaded, task, depth, how));
   }
-  for (auto const& output : outputs) {
-    engine::result const outcome = output->wait();
-    EXPECT_NE(outcome.finish, engine::finish_reason::failed) << outcome.message;
-    ids.push_back(output->ids);
-  }
-  return ids;
+  return requests;
 }
 
 answers answer_on(std::string const& device, std::size_t count, int k, std::size_t together) {
   cli::loaded_model const loaded = cli::load(flags_for(device));
   auto const engine = cli::start_engine(loaded);
-  return answer(*engine, loaded, read_heldout(loaded, count), {k}, together);
+  return answer(*engine, requests_for(loaded, read_heldout(loaded, count), {k}), together);
 }
 
 /// Every depth and lane count, with an empty prefix cache and with a full one. Returns the routes
@@ -101,8 +92,8 @@ std::set<std::string> expect_one_text(cli::model_flags flags, std::size_t count,
       auto const engine = cli::start_engine(loaded);
       auto const documents = read_heldout(loaded, count);
       for (bool warm : {false, true}) {
-        answers const got =
-            answer(*engine, loaded, documents, depth, static_cast<std::size_t>(together), how);
+        answers const got = answer(*engine, requests_for(loaded, documents, depth, how),
+                                   static_cast<std::size_t>(together));
         if (wanted.empty()) wanted = got;
         for (std::size_t i = 0; i < got.size(); ++i) {
           EXPECT_EQ(got[i], wanted[i]) << documents[i].id << ", k " << depth.name() << ", "
@@ -113,24 +104,6 @@ std::set<std::string> expect_one_text(cli::model_flags flags, std::size_t count,
     }
   }
   return routes;
-}
-
-/// logits[first] - logits[second] for the token after `ids`.
-float margin(cli::loaded_model const& loaded, std::vector<std::int32_t> const& ids,
-             std::int32_t first, std::int32_t second) {
-  model::causal_lm& lm = *loaded.model;
-  std::vector<std::int32_t> pages(ids.size() / prefill_pass + 2);
-  for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<std::int32_t>(i);
-  lm.begin(0, pages);
-  std::span<float const> logits;
-  std::span<std::int32_t const> const all = ids;
-  for (std::size_t at = 0; at < ids.size(); at += prefill_pass) {
-    auto const part = all.subspan(at, std::min<std::size_t>(prefill_pass, ids.size() - at));
-    model::sequence_rows const rows{0, static_cast<std::int64_t>(at), part, false,
-                                    std::ssize(part) - 1};
-    logits = lm.forward({&rows, 1});
-  }
-  return logits[static_cast<std::size_t>(first)] - logits[static_cast<std::size_t>(second)];
 }
 
 TEST(cuda_texts, are_the_same_at_every_depth_in_company_and_with_cached_beginnings) {
@@ -202,29 +175,13 @@ TEST(cuda_texts, are_those_of_the_cpu_but_for_near_ties) {
   answers wanted;
   {
     auto const engine = cli::start_engine(cpu);
-    wanted = answer(*engine, cpu, documents, {7}, 8);
+    wanted = answer(*engine, requests_for(cpu, documents, {7}), 8);
   }
-  ASSERT_EQ(got.size(), wanted.size());
-  std::size_t same = 0;
-  float widest = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == wanted[i]) {
-      ++same;
-      continue;
-    }
-    auto const [on_gpu, on_cpu] = std::ranges::mismatch(got[i], wanted[i]);
-    ASSERT_TRUE(on_gpu != got[i].end() && on_cpu != wanted[i].end())
-        << documents[i].id << ": one answer begins with the other";
-    std::vector<std::int32_t> ids = request_for(cpu, documents[i], {0}).prompt_ids;
-    ids.insert(ids.end(), wanted[i].begin(), on_cpu);
-    float const distance = margin(cpu, ids, *on_cpu, *on_gpu);
-    EXPECT_GE(distance, 0) << documents[i].id;
-    EXPECT_LT(distance, near_tie) << documents[i].id << " at token " << on_cpu - wanted[i].begin();
-    widest = std::max(widest, distance);
-  }
-  std::printf("%zu of %zu texts are the CPU's; the widest near tie is %g\n", same, got.size(),
-              static_cast<double>(widest));
-  EXPECT_GE(same * 100, count * 95);
+  agreement const all =
+      expect_near_ties(cpu, requests_for(cpu, documents, {0}), got, wanted, near_tie);
+  std::printf("%zu of %zu texts are the CPU's; the widest near tie is %g\n", all.same, got.size(),
+              static_cast<double>(all.widest));
+  EXPECT_GE(all.same * 100, count * 95);
 }
 
 }  // namespace
