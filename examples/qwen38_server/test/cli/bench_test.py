@@ -71,7 +71,7 @@ class Rounds(unittest.TestCase):
             self.assertEqual(parts["keep"] > 0, one["k"] > 0)
 
     def test_wrong_flags_are_named(self):
-        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto")):
+        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto"), ("--k", "16")):
             done = run("bench", "--model", "synth:tiny", flag, value)
             self.assertEqual(done.returncode, 2)
             self.assertIn(flag.encode(), done.stderr)
