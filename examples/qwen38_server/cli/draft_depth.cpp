@@ -4,29 +4,22 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <istream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 namespace qwen38::cli {
 
-std::istream& operator>>(std::istream& from, draft_depth& into) {
-  std::string word;
-  if (!(from >> word)) return from;
+bool lexical_cast(std::string const& word, draft_depth& into) {
   if (word == automatic_depth.name()) {
     into = automatic_depth;
-    return from;
+    return true;
   }
   int depth = 0;
   auto const [end, problem] = std::from_chars(word.data(), word.data() + word.size(), depth);
-  bool const is_depth = problem == std::errc() && end == word.data() + word.size() && depth >= 0 &&
-                        depth <= engine::max_draft_tokens;
-  if (is_depth) {
-    into = {depth, false};
-  } else {
-    from.setstate(std::ios::failbit);
-  }
-  return from;
+  if (problem != std::errc() || end != word.data() + word.size()) return false;
+  if (depth < 0 || depth > engine::max_draft_tokens) return false;
+  into = {depth, false};
+  return true;
 }
 
 std::ostream& operator<<(std::ostream& to, draft_depth const& depth) {

@@ -28,8 +28,8 @@ struct draft_depth {
 
 inline constexpr draft_depth automatic_depth = {engine::max_draft_tokens, true};
 
-/// Reads a word; fails for any other.
-std::istream& operator>>(std::istream& from, draft_depth& into);
+/// What CLI11 reads the flag with; false for any other word.
+[[nodiscard]] bool lexical_cast(std::string const& word, draft_depth& into);
 std::ostream& operator<<(std::ostream& to, draft_depth const& depth);
 
 CLI::Option* add_depth_flag(CLI::App& app, draft_depth& into, std::string const& what);

@@ -80,7 +80,7 @@ class Rounds(unittest.TestCase):
                 self.assertGreater(parts[name], 0, name)
 
     def test_wrong_flags_are_named(self):
-        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto"),
+        for flag, value in (("--accept", "all"), ("--live", "64"), ("--k", "3,auto"), ("--k", "16"),
                             ("--prefill-pass", "100")):
             done = run("bench", "--model", "synth:tiny", flag, value)
             self.assertEqual(done.returncode, 2)

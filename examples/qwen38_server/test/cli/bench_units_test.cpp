@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -145,9 +144,8 @@ TEST(serving_profile, rounds_of_all_lanes_fit_one_pass) {
 
 TEST(draft_depth, is_a_number_up_to_the_most_or_auto) {
   auto const read = [](std::string const& word) -> std::optional<draft_depth> {
-    std::istringstream from(word);
     draft_depth depth;
-    if (!(from >> depth)) return std::nullopt;
+    if (!lexical_cast(word, depth)) return std::nullopt;
     return depth;
   };
   EXPECT_EQ(read("0"), (draft_depth{0, false}));
