@@ -270,6 +270,8 @@ TEST(sm90_gemm_wide_program, keeps_the_bound_with_a_tail) {
       c.n = 320;  // 2 x 2 tiles
       c.k = 272;
       c.tail_tiles = tail_tiles;
+      c.y_type = dtype::f32;
+      c.residual = true;  // which tiles that are computed twice would add twice
       c.ranks = tail_tiles == 2 ? 2 : 1;
       c.tail_ranks = c.ranks + tail_tiles % 2 + 1;
       c.schedule = c.seed = seed++;

@@ -110,6 +110,7 @@ TEST(memory_plan, is_what_a_model_with_wide_passes_takes_to_the_byte) {
 TEST(memory_plan, wide_passes_take_more_workspace_and_no_more_exchange) {
   model_flags flags = flags_of("synth:27b", 4);
   flags.context = 8192;
+  flags.prefix_cache_mib = 1024;
   std::vector<memory_plan> plans;
   for (std::int64_t const pass : {64, 512, 1024}) {
     flags.prefill_pass = pass;

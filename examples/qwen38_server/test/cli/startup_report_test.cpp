@@ -182,6 +182,12 @@ TEST(startup_report, says_where_each_ranks_thread_runs) {
   EXPECT_EQ(ranks[1]["numa"]["why_not"], "it belongs to no node");
 }
 
+TEST(startup_report, says_how_wide_a_prefill_pass_is) {
+  startup_facts facts = good_facts();
+  facts.prefill_pass = 512;
+  EXPECT_EQ(to_json(facts, "")["prefill_pass"], 512);
+}
+
 TEST(startup_report, says_which_kv_cache_declaration_it_overrides) {
   startup_facts facts = good_facts();
   EXPECT_EQ(to_json(facts, "")["kv_cache"]["declaration_overridden"], false);
