@@ -126,8 +126,7 @@ void read_depth(request_fields const& body, generation_defaults const& defaults,
     request_fields const fields(*speculative, body.path_of("speculative"));
     fields.refuse_others({"k"});
     auto const* const given = fields.find("k");
-    if (given != nullptr && given->is_string() &&
-        given->get_ref<std::string const&>() == "auto") {
+    if (given != nullptr && given->is_string() && given->get_ref<std::string const&>() == "auto") {
       chooses = limits.supports_drafts;
       depth = chooses ? engine::max_draft_tokens : 0;
     } else if (given != nullptr) {
