@@ -9,7 +9,7 @@ cd "$root"
 
 preset=dev
 quick=
-expected_skips=2  # device_group_of_gpus, which needs several GPUs; wide passes of cuda_model, which take minutes emulated
+expected_skips=2  # device_group_of_gpus, which needs several GPUs; wide passes of cuda_engine, which take minutes emulated
 gpu_programs=9  # all of them are skipped where there is no GPU, none where there is one
 while [ $# -gt 0 ]; do
   case $1 in
