@@ -31,17 +31,13 @@ struct bf16_operand<nvfp4> : weight_operand<nvfp4, dtype::e2m1> {
   QPN_HD void fragment(Lane& lane, int f, int h, std::uint32_t (&a)[steps][4]) const noexcept {
     std::uint32_t scales[2];
     decode_scales_bf16(lane, scale_bytes, scales);
-    QPN_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      std::uint32_t pairs[4];
-      decode_e2m1_word_bf16(lane, half[h].w[2 * f + r], pairs);
-      std::uint32_t const scale =
-          h == 0 ? lane.broadcast_low(scales[r]) : lane.broadcast_high(scales[r]);
-      QPN_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        a[i / 2][r + 2 * (i % 2)] = lane.multiply_bf16x2(pairs[i], scale);
-      }
-    }
+    scale_pairs(
+        lane, f, h, scales,
+        [&](std::uint32_t word, std::uint32_t(&pairs)[4]) {
+          decode_e2m1_word_bf16(lane, word, pairs);
+        },
+        [&](std::uint32_t pair, std::uint32_t scale) { return lane.multiply_bf16x2(pair, scale); },
+        a);
   }
 };
 

@@ -71,16 +71,27 @@ struct weight_operand<nvfp4, dtype::e2m1> : operand_shape<nvfp4, 2, 2> {
   QPN_HD void fragment(Lane& lane, int f, int h, std::uint32_t (&a)[steps][4]) const noexcept {
     std::uint32_t scales[2];
     decode_scales(scale_bytes, scales);
+    scale_pairs(
+        lane, f, h, scales,
+        [&](std::uint32_t word, std::uint32_t(&pairs)[4]) { decode_e2m1_word(lane, word, pairs); },
+        [&](std::uint32_t pair, std::uint32_t scale) { return lane.multiply_half2(pair, scale); },
+        a);
+  }
+
+ protected:
+  /// a[step]: the pairs of half h's words, as `decode` makes them, times their rows' scales.
+  template <class Lane, class Decode, class Multiply>
+  QPN_HD void scale_pairs(Lane& lane, int f, int h, std::uint32_t const (&scales)[2],
+                          Decode const& decode, Multiply const& multiply,
+                          std::uint32_t (&a)[steps][4]) const noexcept {
     QPN_UNROLL
     for (int r = 0; r < 2; ++r) {
       std::uint32_t pairs[4];
-      decode_e2m1_word(lane, half[h].w[2 * f + r], pairs);
+      decode(half[h].w[2 * f + r], pairs);
       std::uint32_t const scale =
           h == 0 ? lane.broadcast_low(scales[r]) : lane.broadcast_high(scales[r]);
       QPN_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        a[i / 2][r + 2 * (i % 2)] = lane.multiply_half2(pairs[i], scale);
-      }
+      for (int i = 0; i < 4; ++i) a[i / 2][r + 2 * (i % 2)] = multiply(pairs[i], scale);
     }
   }
 };

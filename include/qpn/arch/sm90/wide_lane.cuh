@@ -11,7 +11,6 @@
 #include "qpn/arch/sm90/gemm_wide_finish.hpp"
 #include "qpn/arch/sm90/gemm_wide_shape.hpp"
 #include "qpn/arch/sm90/wgmma.cuh"
-#include "qpn/arch/sm90/wgmma_bf16.cuh"
 #include "qpn/config.hpp"
 #include "qpn/dtype.hpp"
 

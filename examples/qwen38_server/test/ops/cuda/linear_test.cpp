@@ -42,6 +42,19 @@ std::string refusal(auto&& make) {
 
 class cuda_linear : public ::testing::TestWithParam<weight_kind> {};
 
+/// Appends x W^T and y + x W^T.
+void add_products(test_backend& device, ops::linear const& w, std::vector<float> const& x,
+                  std::vector<float> const& y, std::vector<std::vector<float>>& results) {
+  auto const m = static_cast<std::int64_t>(x.size()) / w.k();
+  ops::tensor const in = device.make(row_kind::activation, m, x);
+  ops::tensor const fresh = device.make(row_kind::stream, m, w.n());
+  ops::tensor const sum = device.make(row_kind::stream, m, y);
+  device->matmul(w, in, fresh, false);
+  device->matmul(w, in, sum, true);
+  results.push_back(device.read(fresh));
+  results.push_back(device.read(sum));
+}
+
 TEST_P(cuda_linear, products_agree_with_the_cpu_added_or_not) {
   random_source random(11);
   published_weight const weight(GetParam(), {32, 64, 41}, 144, random);
@@ -55,13 +68,7 @@ TEST_P(cuda_linear, products_agree_with_the_cpu_added_or_not) {
       auto const w = device->make_linear(source_of(weight, parts));
       EXPECT_EQ(w->n(), 137);
       EXPECT_EQ(w->k(), 144);
-      ops::tensor const in = device.make(row_kind::activation, m, x);
-      ops::tensor const fresh = device.make(row_kind::stream, m, 137);
-      ops::tensor const sum = device.make(row_kind::stream, m, y);
-      device->matmul(*w, in, fresh, false);
-      device->matmul(*w, in, sum, true);
-      results.push_back(device.read(fresh));
-      results.push_back(device.read(sum));
+      add_products(device, *w, x, y, results);
     }
     EXPECT_LT(relative_error(results[2], results[0]), 2e-6) << "m " << m;
     EXPECT_LT(relative_error(results[3], results[1]), 2e-6) << "m " << m;
@@ -83,13 +90,7 @@ TEST_P(cuda_linear, many_rows_agree_with_the_cpu_added_or_not) {
     for (bool on_gpu : {false, true}) {
       auto device = on_gpu ? test_backend::cuda() : test_backend::cpu();
       auto const w = device->make_linear(source);
-      ops::tensor const in = device.make(row_kind::activation, m, x);
-      ops::tensor const fresh = device.make(row_kind::stream, m, 137);
-      ops::tensor const sum = device.make(row_kind::stream, m, y);
-      device->matmul(*w, in, fresh, false);
-      device->matmul(*w, in, sum, true);
-      results.push_back(device.read(fresh));
-      results.push_back(device.read(sum));
+      add_products(device, *w, x, y, results);
       if (!on_gpu) continue;
       bool const has_wide = std::ranges::any_of(device->routes(), [](ops::route_count const& one) {
         return one.route.find("/wide") != std::string::npos;
