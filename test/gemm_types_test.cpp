@@ -364,14 +364,15 @@ TEST(gemm_plan, of_an_mma16_layout_has_lists_for_as_many_ctas_as_it_launches) {
     packed_layout const layout = mma16_layout(n);
     problem.candidates = 0;
     ASSERT_TRUE(make_gemm_plan(layout, problem, hopper_h200(), plan).ok());
-    EXPECT_EQ(detail::mma16_ctas(plan), layout.padded_n / 32);
+    EXPECT_EQ(detail::mma16_ctas(plan, 96), layout.padded_n / 32);
     EXPECT_GT(plan.workspace_bytes, 0u);
     EXPECT_EQ(plan.workspace_bytes, plan.workspace_zero_bytes);
     problem.candidates = 20;
     problem.max_m = gemm_candidates_max_m;
     ASSERT_TRUE(make_gemm_plan(layout, problem, hopper_h200(), plan).ok());
-    std::int64_t const ctas = detail::mma16_ctas(plan);
-    EXPECT_EQ(ctas, n == 64 ? 2 : 8 * 132);
+    EXPECT_EQ(detail::mma16_ctas(plan, 96), n == 64 ? 2 : 5 * 132) << "of four warps each";
+    std::int64_t const ctas = detail::mma16_ctas(plan, detail::sm80::fewest_registers);
+    EXPECT_EQ(ctas, n == 64 ? 2 : 6 * 132);
     EXPECT_EQ(plan.workspace_bytes - plan.workspace_zero_bytes,
               (static_cast<std::size_t>(ctas * 16 * 20 * 8) + 255) / 256 * 256);
   }

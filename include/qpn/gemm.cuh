@@ -67,32 +67,55 @@ template <class Operand, int RowTiles, class Format>
 }
 
 /// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
-template <class Operand, int RowTiles, bool Candidates, class Format>
-[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
-                                         gemm_args const& args, sm80::gemm_params const& params,
+template <class Operand, int RowTiles, bool Candidates, int Registers>
+[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_args const& args,
+                                         sm80::gemm_params const& params, std::int64_t row_blocks,
                                          cudaStream_t stream) noexcept {
-  dim3 const grid(static_cast<unsigned>(cut_rows<Format>(plan.layout, args.m).blocks),
-                  static_cast<unsigned>(params.ctas));
+  dim3 const grid(static_cast<unsigned>(row_blocks), static_cast<unsigned>(params.ctas));
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
   if (arch == gemm_arch::sm80) {
-    return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates>, grid, threads,
-                               shared_bytes, stream, params));
+    return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates, Registers>, grid,
+                               threads, shared_bytes, stream, params));
   }
-  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates>;
+  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates, Registers>;
   return gemm_outcome(args.overlap_previous
                           ? launch_overlapping(kernel, grid, threads, shared_bytes, stream, params)
                           : launch(kernel, grid, threads, shared_bytes, stream, params));
+}
+
+/// The same without candidates.
+/// @param registers  one of the policy's choices, at or behind Choice
+template <class Operand, int RowTiles, int Choice = 0>
+[[nodiscard]] static status launch_mma16_with(int registers, gemm_arch arch, gemm_args const& args,
+                                              sm80::gemm_params const& params,
+                                              std::int64_t row_blocks,
+                                              cudaStream_t stream) noexcept {
+  constexpr sm80::register_choices choices = sm80::gemm_policy<Operand, RowTiles>::choices;
+  if constexpr (Choice + 1 < choices.count) {
+    if (registers != choices.values[Choice]) {
+      return launch_mma16_with<Operand, RowTiles, Choice + 1>(registers, arch, args, params,
+                                                              row_blocks, stream);
+    }
+  }
+  return launch_mma16<Operand, RowTiles, false, choices.values[Choice]>(arch, args, params,
+                                                                        row_blocks, stream);
 }
 
 template <class Operand, int RowTiles, class Format>
 [[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
                                          gemm_args const& args, workspace_view workspace,
                                          cudaStream_t stream) noexcept {
-  sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
-  return params.epilogue.candidates != 0
-             ? launch_mma16<Operand, RowTiles, true>(arch, plan, args, params, stream)
-             : launch_mma16<Operand, RowTiles, false>(arch, plan, args, params, stream);
+  using policy = sm80::gemm_policy<Operand, RowTiles>;
+  sm80::gemm_params const params = sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
+  std::int64_t const row_blocks = cut_rows<Format>(plan.layout, args.m).blocks;
+  if (params.epilogue.candidates != 0) {
+    return launch_mma16<Operand, RowTiles, true, policy::registers>(arch, args, params, row_blocks,
+                                                                    stream);
+  }
+  int const registers = sm80::choose_registers(policy::choices, params.ctas * row_blocks,
+                                               params.split.slices, plan.sm_count);
+  return launch_mma16_with<Operand, RowTiles>(registers, arch, args, params, row_blocks, stream);
 }
 
 /// @param fit  from fit_mma16_route

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "qpn/arch/sm80/gemm_policy.hpp"
 #include "qpn/arch/sm90/gemm_group_plan.hpp"
 #include "qpn/arch/sm90/gemm_wide_plan.hpp"
 #include "qpn/candidates.hpp"
@@ -252,13 +253,15 @@ template <class Format>
 }
 
 /// CTAs of layout sm80_mma16 for each row block: one for each strip; with candidates, of which each
-/// CTA keeps lists, as many as are resident at once.
+/// CTA keeps lists, as many as are resident at once with so many registers.
 template <class Format>
-[[nodiscard]] constexpr std::int64_t mma16_ctas(gemm_plan<Format> const& plan) noexcept {
+[[nodiscard]] constexpr std::int64_t mma16_ctas(gemm_plan<Format> const& plan,
+                                                int registers) noexcept {
   constexpr std::int64_t most_lists = 2048;  // of merge_lists
   std::int64_t const strips = plan.layout.padded_n / tile_n;
   if (plan.problem.candidates == 0) return strips;
-  std::int64_t const resident = std::int64_t{8} * plan.sm_count;
+  std::int64_t const resident =
+      std::int64_t{sm80::resident_ctas(registers, plan.layout.ctas)} * plan.sm_count;
   std::int64_t const ctas = resident < most_lists ? resident : most_lists;
   return strips < ctas ? strips : ctas;
 }
@@ -280,8 +283,8 @@ template <class Format>
   if (zero_bytes > cursor.used()) cursor.skip_to(zero_bytes);
   placed.zero_bytes = cursor.used();
   if (problem.candidates > 1) {
-    placed.candidate_lists =
-        cursor.take<std::uint64_t>(mma16_ctas(plan) * rows * problem.candidates);
+    placed.candidate_lists = cursor.take<std::uint64_t>(mma16_ctas(plan, sm80::fewest_registers) *
+                                                        rows * problem.candidates);
   }
   placed.bytes = cursor.used();
   return placed;

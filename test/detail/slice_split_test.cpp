@@ -31,8 +31,8 @@ TEST(slice_split, slices_cover_every_batch_once_and_differ_by_one_at_most) {
 
 TEST(slice_split, fewer_strips_have_more_slices) {
   EXPECT_EQ(choose_slices(1088, 40, 132), 4);  // gate and up of the whole model
-  EXPECT_EQ(choose_slices(397, 40, 132), 4);
-  EXPECT_EQ(choose_slices(396, 40, 132), 8);
+  EXPECT_EQ(choose_slices(265, 40, 132), 4);
+  EXPECT_EQ(choose_slices(264, 40, 132), 8);
   EXPECT_EQ(choose_slices(160, 136, 132), 8);  // down
   EXPECT_EQ(choose_slices(133, 40, 132), 8);
   EXPECT_EQ(choose_slices(1, 40, 132), 8);

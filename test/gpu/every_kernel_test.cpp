@@ -108,6 +108,46 @@ TEST_P(gpu_gemm_every_kernel, of_the_gpus_own_layout) {
   }
 }
 
+// Weights for each count of registers that sm80::choose_registers has on an H200: the row's bits
+// are those of the kernel with four row tiles, which has one count.
+struct register_case {
+  weight_kind kind;
+  std::int64_t strips;
+  int registers;  ///< of one row tile
+};
+class gpu_gemm_registers : public testing::TestWithParam<register_case> {};
+INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemm_registers,
+                         testing::Values(register_case{all_weight_kinds[0], 700, 56},
+                                         register_case{all_weight_kinds[0], 1200, 96},
+                                         register_case{all_weight_kinds[0], 40, 128},
+                                         register_case{all_weight_kinds[2], 40, 168},
+                                         register_case{all_weight_kinds[2], 1200, 128}),
+                         [](auto const& tested) {
+                           return to_string(tested.param.kind) + "_" +
+                                  std::to_string(tested.param.registers);
+                         });
+
+TEST_P(gpu_gemm_registers, change_no_bit) {
+  if (tested_layout() != layout_id::sm80_mma16) GTEST_SKIP() << "not a kernel of this layout";
+  constexpr std::uint64_t seed = 31;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  random_source random(seed);
+  std::int64_t const k = 1040;  // ends in the middle of a batch
+  std::int64_t const n = 32 * GetParam().strips - 7;
+  gpu_weight const weight = random_weight(GetParam().kind, n, k, random);
+  gpu_gemm const gemm(weight, f32_problem());
+  gemm_operands const operands = random_operands(weight, 24, random);
+  gemm_result const all = run(gemm, operands);
+  EXPECT_TRUE(keeps_bound(gemm, operands, all, {0, 1, n / 2, n - 1}));
+  for (std::int64_t const m : {1, 8, 16}) {
+    gemm_operands some = operands;
+    some.m = m;
+    some.x.resize(static_cast<std::size_t>(m * k));
+    std::vector<std::uint32_t> const y = run(gemm, some).y;
+    EXPECT_TRUE(std::equal(y.begin(), y.end(), all.y.begin())) << "m " << m;
+  }
+}
+
 TEST(gpu_gemm_sliced, gives_each_of_many_rows_the_bits_that_it_has_alone) {
   random_source random(12);
   weight_kind const kind{format_id::fp8, scale_mode::block, dtype::f16};

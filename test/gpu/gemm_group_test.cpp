@@ -36,6 +36,9 @@ gemm_operands rows_of(gemm_operands const& all, std::int64_t first, std::int64_t
 
 class gpu_gemm_groups : public testing::TestWithParam<operand_kinds> {
  protected:
+  void SetUp() override {
+    if (tested_layout() != layout_id::sm80_mma16) GTEST_SKIP() << "not a kernel of this layout";
+  }
   /// n and k end in the middle of a strip, of a batch and, in fp8, of a record.
   static gpu_weight large_weight(random_source& random) {
     bool const nvfp4 = GetParam().weight.format == format_id::nvfp4;

@@ -246,7 +246,8 @@ template <class Operand, int RowTiles, class Format>
 emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
                                    workspace_view workspace, emulator_memory& memory,
                                    emulated_call_options const& options) {
-  detail::sm80::gemm_params params = detail::sm80::make_gemm_params<Operand>(plan, args, workspace);
+  detail::sm80::gemm_params params =
+      detail::sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_mma16_params) options.change_mma16_params(params);
   return emulate_program(detail::cut_rows<Format>(plan.layout, args.m).blocks, params.ctas,
                          params.split.slices * detail::warp_lanes,

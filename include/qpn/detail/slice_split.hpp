@@ -35,7 +35,7 @@ struct slice_split {
 /// schedulers of a multiprocessor alike. The border is that of an H200: docs/sm90_gemm.md.
 [[nodiscard]] constexpr std::int32_t choose_slices(std::int64_t strips, std::int64_t batches,
                                                    std::int32_t sm_count) noexcept {
-  std::int32_t const wanted = strips <= std::int64_t{3} * sm_count ? max_slices : 4;
+  std::int32_t const wanted = strips <= std::int64_t{2} * sm_count ? max_slices : 4;
   return static_cast<std::int32_t>(batches < wanted ? batches : wanted);
 }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "qpn/arch/sm80/gemm_policy.hpp"
 #include "qpn/arch/sm80/gemm_program.hpp"
 #include "qpn/arch/sm80/lane.cuh"
 #include "qpn/config.hpp"
 
 namespace qpn::detail::sm80 {
 
-template <class Operand, int RowTiles, bool Candidates>
-QPN_KERNEL __maxnreg__((gemm_policy<Operand, RowTiles>::registers)) void gemm_kernel(
-    gemm_params const params) {
+template <class Operand, int RowTiles, bool Candidates, int Registers>
+QPN_KERNEL __maxnreg__(Registers) void gemm_kernel(gemm_params const params) {
 #if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900)
   extern __shared__ __align__(16) unsigned char qpn_shared_sm80[];
   device_lane lane;

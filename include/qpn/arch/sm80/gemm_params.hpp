@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "qpn/arch/sm80/gemm_policy.hpp"
 #include "qpn/arch/sm80/gemm_program.hpp"
 #include "qpn/detail/gemm_epilogue.hpp"
 #include "qpn/gemm_types.hpp"
@@ -11,7 +12,7 @@
 namespace qpn::detail::sm80 {
 
 /// The kernel's parameters of a checked call with at least one row.
-template <class Operand, class Format>
+template <class Operand, int RowTiles, class Format>
 [[nodiscard]] gemm_params make_gemm_params(gemm_plan<Format> const& plan, gemm_args const& args,
                                            workspace_view workspace) noexcept {
   packed_layout const& layout = plan.layout;
@@ -20,7 +21,7 @@ template <class Operand, class Format>
   p.strips = static_cast<int>(layout.padded_n / tile_n);
   p.steps = static_cast<int>(layout.padded_k / Operand::record_k);
   p.split = slice_split::of(static_cast<std::int32_t>(batches_of<Format>(layout)), layout.ctas);
-  p.ctas = static_cast<int>(mma16_ctas(plan));
+  p.ctas = static_cast<int>(mma16_ctas(plan, gemm_policy<Operand, RowTiles>::registers));
   p.x = static_cast<std::uint16_t const*>(args.x);
   p.ldx = args.ldx;
   p.k = layout.k;

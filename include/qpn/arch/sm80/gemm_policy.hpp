@@ -1,29 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
+#include "qpn/config.hpp"
+#include "qpn/detail/quadpair_map.hpp"
 #include "qpn/detail/slice_split.hpp"
+#include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
 
 namespace qpn::detail::sm80 {
 
-/// What a kernel takes of a multiprocessor: so little that many warps are resident, whose loads are
-/// on their way together, and so much that nothing spills in a loop. Sums and their order do not
-/// depend on it.
+/// Counts of registers of a thread, ascending.
+struct register_choices {
+  int count = 1;
+  int values[3] = {};
+};
+
+/// Of kernels with candidates.
+inline constexpr int fewest_registers = 80;
+
+/// What a kernel takes of a multiprocessor. Sums and their order do not depend on it, and nothing
+/// spills in a loop.
 template <class Operand, int RowTiles>
 struct gemm_policy {
   static constexpr bool is_nvfp4 = std::is_same_v<typename Operand::format, nvfp4>;
+  static constexpr bool is_fp8 = std::is_same_v<typename Operand::format, fp8>;
+  static constexpr bool f16_x = Operand::x_type == dtype::f16;
+
+  /// Of kernels with candidates, whose CTAs are as many as are resident, and of those that have no
+  /// choice.
   static constexpr int registers = RowTiles == 4           ? 128
-                                   : RowTiles == 2         ? (is_nvfp4 ? 96 : 128)
+                                   : is_nvfp4 && f16_x     ? 96
+                                   : is_nvfp4              ? (RowTiles == 2 ? 96 : 80)
+                                   : RowTiles == 2         ? 128
                                    : Operand::block_scales ? 112
-                                   : is_nvfp4              ? 80
+                                   : is_fp8 && f16_x       ? 128
                                                            : 96;
+  /// Of kernels without: choose_registers.
+  static constexpr register_choices choices =
+      !f16_x || Operand::block_scales || RowTiles == 4 ? register_choices{1, {registers}}
+      : is_nvfp4 && RowTiles == 1                      ? register_choices{3, {56, 96, 128}}
+      : is_nvfp4                                       ? register_choices{2, {96, 128}}
+      : is_fp8 && RowTiles == 1                        ? register_choices{2, {128, 168}}
+                                                       : register_choices{1, {registers}};
+
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
   static constexpr int records =
       RowTiles == 4 || (RowTiles == 2 && Operand::block_scales) ? 2 : Operand::batch;
 
-  static_assert(registers * 32 * max_slices <= 65536, "a CTA of the most slices must fit");
+  static_assert(registers >= fewest_registers, "a workspace has the lists of as many CTAs");
+  static_assert(registers * warp_lanes * max_slices <= 65536, "a CTA of the most slices must fit");
 };
+
+/// CTAs of so many warps that a multiprocessor of compute capability 8.0 or 9.0 holds at once.
+[[nodiscard]] constexpr int resident_ctas(int registers, int warps) noexcept {
+  int const by_registers = 65536 / (registers * warp_lanes * warps);
+  int const by_warps = 64 / warps;
+  return by_registers < by_warps ? by_registers : by_warps;
+}
+
+/// Which of the choices a launch of so many CTAs takes. Registers let a warp load its next weights
+/// earlier, warps hide each other's waits; but what costs most is a last wave with few CTAs. So:
+/// the most registers with which all CTAs are resident at once, else those whose waves have the
+/// fewest empty places, and of these the fewest. Measured: docs/sm90_gemm.md.
+[[nodiscard]] constexpr int choose_registers(register_choices const& choices, std::int64_t ctas,
+                                             int warps, std::int32_t sm_count) noexcept {
+  int best = 0;
+  std::int64_t best_places = 0;
+  for (int i = 0; i < choices.count; ++i) {
+    int const registers = choices.values[i];
+    std::int64_t const wave = std::int64_t{resident_ctas(registers, warps)} * sm_count;
+    if (wave == 0) continue;  // a CTA does not fit
+    bool const is_one = ctas <= wave;
+    std::int64_t const places = is_one ? 0 : (ctas + wave - 1) / wave * wave;
+    if (best == 0 || places < best_places || is_one) {
+      best = registers;
+      best_places = places;
+    }
+  }
+  return best;
+}
 
 }  // namespace qpn::detail::sm80

@@ -24,7 +24,7 @@ template <class Operand, class Format>
 [[nodiscard]] group_params make_group_params(gemm_plan<Format> const& plan, gemm_args const& args,
                                              workspace_view workspace) noexcept {
   group_params p;
-  p.gemm = sm80::make_gemm_params<Operand>(plan, args, workspace);
+  p.gemm = sm80::make_gemm_params<Operand, 4>(plan, args, workspace);
   p.ordered_x = ordered_x_of(plan, workspace);
   p.padded_m = static_cast<int>(wide_padded_m(args.m));
   p.output = wide_output_of(plan, args);

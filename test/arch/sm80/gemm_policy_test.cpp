@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <qpn/arch/sm80/bf16_operand.hpp>
+#include <qpn/arch/sm80/gemm_policy.hpp>
+#include <qpn/arch/sm80/weight_operand.hpp>
+
+namespace qpn::detail::sm80 {
+namespace {
+
+constexpr int h200 = 132;  // multiprocessors
+using nvfp4_operand = weight_operand<nvfp4, dtype::e2m1>;
+using fp8_operand = weight_operand<fp8, dtype::e4m3>;
+
+template <class Operand, int RowTiles>
+int chosen(std::int64_t ctas, int warps, int sm_count = h200) {
+  return choose_registers(gemm_policy<Operand, RowTiles>::choices, ctas, warps, sm_count);
+}
+
+TEST(gemm_policy, counts_the_ctas_that_a_multiprocessor_holds) {
+  EXPECT_EQ(resident_ctas(56, 4), 9);
+  EXPECT_EQ(resident_ctas(96, 4), 5);
+  EXPECT_EQ(resident_ctas(128, 8), 2);
+  EXPECT_EQ(resident_ctas(168, 8), 1);
+  EXPECT_EQ(resident_ctas(16, 8), 8) << "64 warps";
+  EXPECT_EQ(resident_ctas(255, 16), 0);
+}
+
+TEST(gemm_policy, takes_the_most_registers_with_which_all_ctas_are_resident) {
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1088, 4)), 56);  // gate and up: 9 x 132 places
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1188, 4)), 56);
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(272, 4)), 128);
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(160, 8)), 128);  // down
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1, 1)), 128);
+  EXPECT_EQ((chosen<nvfp4_operand, 2>(272, 4)), 128);
+  EXPECT_EQ((chosen<fp8_operand, 1>(128, 8)), 168);
+  EXPECT_EQ((chosen<fp8_operand, 1>(133, 8)), 128);
+}
+
+TEST(gemm_policy, fills_the_last_wave_where_there_are_several) {
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1940, 4)), 96);  // 2.94 waves; 1.63 with 56, 3.67 with 128
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(7760, 4)), 96);  // 11.8, as full as 14.7 with 128
+  EXPECT_EQ((chosen<nvfp4_operand, 2>(1088, 4)), 96);  // 1.65; 2.06 with 128
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1188, 4, 131)), 96) << "1.81 waves; 1.01 with 56";
+}
+
+TEST(gemm_policy, passes_by_what_does_not_fit) {
+  constexpr register_choices choices{3, {64, 96, 255}};
+  EXPECT_EQ(choose_registers(choices, 1, 16, h200), 96);
+  EXPECT_EQ(choose_registers(choices, 1000, 16, h200), 64);
+}
+
+TEST(gemm_policy, has_one_choice_for_other_operands) {
+  EXPECT_EQ((gemm_policy<bf16_operand<nvfp4>, 1>::choices.count), 1);
+  EXPECT_EQ((gemm_policy<weight_operand<dense16, dtype::f16>, 1>::choices.count), 1);
+  EXPECT_EQ((gemm_policy<nvfp4_operand, 4>::choices.count), 1);
+}
+
+}  // namespace
+}  // namespace qpn::detail::sm80
