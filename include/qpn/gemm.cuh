@@ -12,6 +12,7 @@
 #include "qpn/arch/sm80/bf16_operand.hpp"
 #include "qpn/arch/sm80/gemm_kernel.cuh"
 #include "qpn/arch/sm80/gemm_params.hpp"
+#include "qpn/arch/sm80/gemm_policy.hpp"
 #include "qpn/arch/sm90/gemm_group_launch.cuh"
 #include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/arch/sm90/gemm_wide_launch.cuh"
@@ -67,11 +68,11 @@ template <class Operand, int RowTiles, class Format>
 }
 
 /// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
-template <class Operand, int RowTiles, bool Candidates, class Format>
-[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
-                                         gemm_args const& args, sm80::gemm_params const& params,
+template <class Operand, int RowTiles, bool Candidates>
+[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_args const& args,
+                                         sm80::gemm_params const& params,
                                          cudaStream_t stream) noexcept {
-  dim3 const grid(static_cast<unsigned>(cut_rows<Format>(plan.layout, args.m).blocks),
+  dim3 const grid(static_cast<unsigned>(row_blocks(args.m, RowTiles)),
                   static_cast<unsigned>(params.ctas));
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
@@ -90,9 +91,14 @@ template <class Operand, int RowTiles, class Format>
                                          gemm_args const& args, workspace_view workspace,
                                          cudaStream_t stream) noexcept {
   sm80::gemm_params const params = sm80::make_gemm_params<Operand>(plan, args, workspace);
+  if constexpr (RowTiles == 2 && Format::id == format_id::nvfp4) {
+    if (choice_of(plan, args.m).tight) {
+      return launch_mma16<sm80::tight_operand<Operand>, 2, false>(arch, args, params, stream);
+    }
+  }
   return params.epilogue.candidates != 0
-             ? launch_mma16<Operand, RowTiles, true>(arch, plan, args, params, stream)
-             : launch_mma16<Operand, RowTiles, false>(arch, plan, args, params, stream);
+             ? launch_mma16<Operand, RowTiles, true>(arch, args, params, stream)
+             : launch_mma16<Operand, RowTiles, false>(arch, args, params, stream);
 }
 
 /// @param fit  from fit_mma16_route
