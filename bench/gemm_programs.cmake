@@ -1,10 +1,11 @@
-# gemm_roofline and gemm_chain: kernels behind plain functions in nvcc, everything else in the host's compiler. They run
+# gemm_roofline, gemm_chain and gemm_tune: kernels behind plain functions in nvcc, everything else in the host's compiler. They run
 # on a machine that has only a driver, where cuBLAS takes part also its library.
 
 find_package(CUDAToolkit REQUIRED)
 
 add_library(qpn_bench_gpu STATIC
   support/cold_weights.cpp
+  support/gemm_launches.cpp
   support/library_calls.cu
   support/machine.cpp
   support/nvml.cpp
@@ -20,6 +21,9 @@ set_target_properties(qpn_bench_gpu PROPERTIES
 
 add_executable(gemm_chain gemm_chain/main.cpp gemm_chain/chain_run.cpp)
 target_link_libraries(gemm_chain PRIVATE gemm_bench_parts qpn_bench_gpu qpn_build_flags)
+
+add_executable(gemm_tune gemm_tune/main.cpp gemm_tune/tuner.cpp)
+target_link_libraries(gemm_tune PRIVATE gemm_bench_parts qpn_bench_gpu qpn_build_flags)
 
 add_executable(gemm_roofline gemm_roofline/main.cpp gemm_roofline/loaded_shape.cpp gemm_roofline/session.cpp)
 target_link_libraries(gemm_roofline PRIVATE gemm_bench_parts qpn_bench_gpu qpn_build_flags)
@@ -42,4 +46,4 @@ else()
   target_link_libraries(gemm_roofline PRIVATE benchmark::benchmark)
   set_target_properties(gemm_roofline PROPERTIES BUILD_RPATH "$ORIGIN")
 endif()
-set_target_properties(gemm_chain gemm_roofline PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)
+set_target_properties(gemm_chain gemm_roofline gemm_tune PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)

@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "support/library_calls.hpp"
-#include "support/output_sample.hpp"
-#include "support/random_fill.hpp"
 #include "support/read_ceiling.hpp"
 #include "support/rotation.hpp"
 
@@ -24,15 +22,6 @@ std::size_t dense_bytes(model_shape const& shape) {
 }
 
 }  // namespace
-
-activations::activations(model_shape const& shape, std::int64_t rows, machine const& gpu)
-    : m(rows),
-      x(static_cast<std::size_t>(f16_bytes * rows * shape.k)),
-      y(static_cast<std::size_t>(f16_bytes * rows * shape.n)) {
-  test::require(fill_random_f16(static_cast<std::uint64_t>(rows), x.data(),
-                                static_cast<std::size_t>(rows * shape.k), gpu.stream()));
-  gpu.wait();
-}
 
 loaded_shape::loaded_shape(model_shape const& shape, options const& chosen, bool with_dense,
                            machine const& gpu)
@@ -63,20 +52,6 @@ std::int64_t loaded_shape::launches() const {
   return launches_of(weights_.copies(), least_launches_);
 }
 
-void loaded_shape::launch_all(planned_gemm const& gemm, activations const& with,
-                              machine const& gpu) const {
-  gemm_args args;
-  args.m = with.m;
-  args.x = with.x.data();
-  args.ldx = shape_.k;
-  args.y = with.y.data();
-  args.ldy = shape_.n;
-  for (std::int64_t i = 0; i < launches(); ++i) {
-    args.weight = weights_.copy(i % weights_.copies());
-    gemm.launch(args, gpu.stream());
-  }
-}
-
 std::int64_t loaded_shape::dense_launches() const {
   return launches_of(dense_copies_, least_launches_);
 }
@@ -87,17 +62,6 @@ void loaded_shape::launch_all(dense_gemm& gemm, activations const& with) const {
         dense_->data() + static_cast<std::size_t>(i % dense_copies_) * dense_bytes(shape_);
     gemm.launch(with.m, shape_.n, shape_.k, with.x.data(), weight, with.y.data());
   }
-}
-
-sampled_output loaded_shape::output(activations const& with, machine const& gpu) const {
-  finished_launch launch;
-  launch.weights = &weights_;
-  launch.m = with.m;
-  launch.x = with.x.data();
-  launch.ldx = shape_.k;
-  launch.y = with.y.data();
-  launch.ldy = shape_.n;
-  return sample_output(launch, gpu);
 }
 
 }  // namespace qpn::bench::roofline

@@ -6,23 +6,11 @@
 
 #include "gemm_roofline/dense_gemm.hpp"
 #include "gemm_roofline/options.hpp"
-#include "gemm_roofline/report.hpp"
-#include "support/captured_graph.hpp"
 #include "support/cold_weights.hpp"
+#include "support/gemm_launches.hpp"
 #include "support/machine.hpp"
-#include "support/output_check.hpp"
-#include "support/planned_gemm.hpp"
 
 namespace qpn::bench::roofline {
-
-/// x and y of m rows, f16 in device memory. x is random, y all NaN.
-struct activations {
-  activations(model_shape const& shape, std::int64_t m, machine const& gpu);
-
-  std::int64_t m;
-  test::device_memory x;
-  test::device_memory y;
-};
 
 /// The cold weights of one shape, packed and, where somebody else's GEMM takes part, in f16; and
 /// how long it takes to read the packed ones.
@@ -38,14 +26,8 @@ class loaded_shape {
 
   /// Launches of a graph of qpn::gemm; the last one is on the last copy.
   [[nodiscard]] std::int64_t launches() const;
-  /// Launches them.
-  void launch_all(planned_gemm const& gemm, activations const& with, machine const& gpu) const;
-
   [[nodiscard]] std::int64_t dense_launches() const;
   void launch_all(dense_gemm& gemm, activations const& with) const;
-
-  /// What those launches left in y, and what it should be.
-  [[nodiscard]] sampled_output output(activations const& with, machine const& gpu) const;
 
  private:
   void dequantize_all(machine const& gpu);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "support/captured_graph.hpp"
 #include "support/read_ceiling.hpp"
 #include "support/statistics.hpp"
 
@@ -89,7 +90,8 @@ std::optional<double> session::cublas_us(loaded_shape const& loaded, activations
   if (!cublas_) return std::nullopt;
   captured_graph const graph(gpu_.stream(), [&] { loaded.launch_all(*cublas_, with); });
   static_cast<void>(graph.timed_replay());
-  require_right("cuBLAS " + cublas_->version(), loaded.output(with, gpu_), cublas_slack);
+  require_right("cuBLAS " + cublas_->version(), output_of(loaded.weights(), with, gpu_),
+                cublas_slack);
   std::vector<double> us;
   for (std::int64_t i = 0; i < options_.replays; ++i) {
     us.push_back(graph.timed_replay() / static_cast<double>(loaded.dense_launches()));
@@ -102,9 +104,10 @@ void session::bm_gemm(benchmark::State& state, model_shape const& shape, std::in
     loaded_shape const& loaded = load(shape);
     activations with(shape, m, gpu_);
     planned_gemm const gemm(loaded.weights().layout(), problem_of(m), gpu_);
-    captured_graph const graph(gpu_.stream(), [&] { loaded.launch_all(gemm, with, gpu_); });
+    captured_graph const graph(
+        gpu_.stream(), [&] { launch_all(gemm, loaded.weights(), with, loaded.launches(), gpu_); });
     static_cast<void>(graph.timed_replay());
-    require_right(gemm.route_name(m), loaded.output(with, gpu_));
+    require_right(gemm.route_name(m), output_of(loaded.weights(), with, gpu_));
 
     std::vector<double> us;
     for (auto _ : state) {

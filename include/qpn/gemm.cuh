@@ -12,6 +12,7 @@
 #include "qpn/arch/sm80/bf16_operand.hpp"
 #include "qpn/arch/sm80/gemm_kernel.cuh"
 #include "qpn/arch/sm80/gemm_params.hpp"
+#include "qpn/arch/sm80/gemm_policy.hpp"
 #include "qpn/arch/sm90/gemm_group_launch.cuh"
 #include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/arch/sm90/gemm_wide_launch.cuh"
@@ -108,14 +109,17 @@ template <class Operand, int RowTiles, class Format>
                                          cudaStream_t stream) noexcept {
   using policy = sm80::gemm_policy<Operand, RowTiles>;
   sm80::gemm_params const params = sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  std::int64_t const row_blocks = cut_rows<Format>(plan.layout, args.m).blocks;
+  std::int64_t const blocks = row_blocks(args.m, RowTiles);
   if (params.epilogue.candidates != 0) {
-    return launch_mma16<Operand, RowTiles, true, policy::registers>(arch, args, params, row_blocks,
+    return launch_mma16<Operand, RowTiles, true, policy::registers>(arch, args, params, blocks,
                                                                     stream);
   }
-  int const registers = sm80::choose_registers(policy::choices, params.ctas * row_blocks,
-                                               params.split.slices, plan.sm_count);
-  return launch_mma16_with<Operand, RowTiles>(registers, arch, args, params, row_blocks, stream);
+  int const wanted = choice_of(plan, args.m).registers;
+  int const registers = policy::choices.has(wanted)
+                            ? wanted
+                            : sm80::choose_registers(policy::choices, params.ctas * blocks,
+                                                     params.split.slices, plan.sm_count);
+  return launch_mma16_with<Operand, RowTiles>(registers, arch, args, params, blocks, stream);
 }
 
 /// @param fit  from fit_mma16_route

@@ -12,11 +12,13 @@
 #include "qpn/detail/alignment.hpp"
 #include "qpn/detail/dense_panels.hpp"
 #include "qpn/detail/epilogue.hpp"
+#include "qpn/detail/gemm_rules.hpp"
 #include "qpn/detail/row_cut.hpp"
 #include "qpn/detail/tile_map.hpp"
 #include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
+#include "qpn/gemm_choice.hpp"
 #include "qpn/gemm_route.hpp"
 #include "qpn/packed_weight.hpp"
 #include "qpn/status.hpp"
@@ -26,10 +28,6 @@
 // gemm.cuh.
 
 namespace qpn {
-
-/// Rows of x up to which a row's bits depend neither on m nor on its place: those of the kernels
-/// that read a weight from device memory once.
-inline constexpr std::int64_t gemm_max_m = 96;
 
 /// Rows of x that one call takes.
 inline constexpr std::int64_t gemm_wide_max_m = std::int64_t{1} << 30;
@@ -69,13 +67,15 @@ struct gemm_problem {
   std::size_t dense_bytes = 0;
   /// Of gemm_dense: rows from which on calls go through panels, above gemm_max_m; 0: by the device.
   std::int64_t dense_min_m = 0;
+  /// How calls on layout sm80_mma16 without candidates run, where a row is for them.
+  gemm_tuning tuning;
 };
 
 [[nodiscard]] constexpr bool operator==(gemm_problem const& a, gemm_problem const& b) noexcept {
   return a.max_m == b.max_m && a.algorithm == b.algorithm && a.x_type == b.x_type &&
          a.y_type == b.y_type && a.act == b.act && a.overflow == b.overflow &&
          a.candidates == b.candidates && a.dense_bytes == b.dense_bytes &&
-         a.dense_min_m == b.dense_min_m;
+         a.dense_min_m == b.dense_min_m && a.tuning == b.tuning;
 }
 
 /// How calls of one problem run on one weight's layout and one device. Made by make_gemm_plan; a
@@ -87,6 +87,7 @@ struct gemm_plan {
   gemm_arch arch = gemm_arch::sm70;  ///< of the kernels
   bool emulated = false;
   bool fused_wide = true;  ///< m above gemm_max_m has kernels of its own; else those of fewer rows
+  gemm_tuning tuned[2];  ///< rows of the weight: those of the problem, those of the device's table
   std::int32_t sm_count = 0;     ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
@@ -110,32 +111,44 @@ namespace detail {
   return layout.id != layout_id::sm80_mma16 && layout.scale == scale_mode::block && m > gemm_max_m;
 }
 
-/// Whether calls with m rows, up to gemm_max_m, run by warpgroups.
+/// The method of a call on layout sm70_quadpair that does not go through panels.
 template <class Format>
-[[nodiscard]] constexpr bool uses_groups(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
-  return plan.arch == gemm_arch::sm90 && plan.fused_wide && plan.problem.candidates == 0 &&
-         m <= gemm_max_m && sm90::prefers_groups(plan.layout, m);
+[[nodiscard]] constexpr gemm_method quadpair_method(gemm_plan<Format> const& plan,
+                                                    std::int64_t m) noexcept {
+  if (plan.problem.algorithm == gemm_algorithm::simt) return gemm_method::simt;
+  bool const sliced = is_sliced(plan.layout, m);
+  if (m > gemm_max_m && !sliced) return gemm_method::wide;
+  return narrow_method(cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles);
 }
 
 }  // namespace detail
 
-/// The route of a call with m rows, 1 <= m <= max_m: m up to 8 runs one row tile of 8, up to 16
-/// two, up to gemm_max_m as many as detail::cut_rows says for each row block, or warpgroups. The
-/// kernels are those of the layout. Weights with block scales run more rows as calls of gemm_max_m
-/// on layout sm70_quadpair; on sm80_mma16 they, 16-bit weights and GPUs without wgmma run more row
-/// blocks.
+/// How a call with m rows, 1 <= m <= max_m, runs on layout sm80_mma16 where it does not go through
+/// panels: by the problem's tuning, by the library's table of the device, or by the rules.
+template <class Format>
+[[nodiscard]] constexpr gemm_choice choice_of(gemm_plan<Format> const& plan,
+                                              std::int64_t m) noexcept {
+  for (gemm_tuning const& table : plan.tuned) {
+    gemm_tuning_row const* const row = detail::find_row(table, plan.layout, m);
+    if (row != nullptr) return row->choice;
+  }
+  return detail::rule_choice<Format>(plan.layout, plan.fused_wide, plan.problem.candidates != 0,
+                                     plan.sm_count, m);
+}
+
+/// The route of a call with m rows, 1 <= m <= max_m. Layout sm80_mma16: that of choice_of. Layout
+/// sm70_quadpair: m up to 8 runs one row tile of 8, up to 16 two, up to gemm_max_m as many as
+/// detail::cut_rows says for each row block; weights with block scales run more rows as calls of
+/// gemm_max_m.
 /// Panels need no matrix instruction of ours, so they are emulated nowhere.
 template <class Format>
 [[nodiscard]] constexpr gemm_route route(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
   gemm_operand const operand = operand_of(plan.layout.code_type);
   bool const bf16_x = plan.problem.x_type == dtype::bf16;
   if (uses_panels(plan, m)) return {plan.arch, operand, gemm_method::dense, false, bf16_x};
-  bool const sliced = detail::is_sliced(plan.layout, m);
-  int const row_tiles = detail::cut_rows<Format>(plan.layout, sliced ? gemm_max_m : m).row_tiles;
-  gemm_method const method = plan.problem.algorithm == gemm_algorithm::simt ? gemm_method::simt
-                             : m > gemm_max_m && !sliced && plan.fused_wide ? gemm_method::wide
-                             : detail::uses_groups(plan, m)                 ? gemm_method::group
-                                                            : narrow_method(row_tiles);
+  gemm_method const method = plan.layout.id == layout_id::sm80_mma16
+                                 ? choice_of(plan, m).method
+                                 : detail::quadpair_method(plan, m);
   return {plan.arch, operand, method, plan.emulated, bf16_x};
 }
 
@@ -297,6 +310,29 @@ template <class Format>
 [[nodiscard]] constexpr std::int64_t default_dense_min_m(gemm_plan<Format> const& plan) noexcept {
   bool const by_few = !plan.fused_wide && plan.layout.scale != scale_mode::block;
   return plan.emulated || by_few ? gemm_max_m + 1 : plan.arch == gemm_arch::sm70 ? 2048 : 4096;
+}
+
+/// Whether the device and the weight allow all rows of a plan's tables.
+template <class Format>
+[[nodiscard]] constexpr bool can_be_tuned(gemm_plan<Format> const& plan) noexcept {
+  for (gemm_tuning const& table : plan.tuned) {
+    for (gemm_tuning_row const& row : table) {
+      if (is_of(row, plan.layout) && !is_possible(row, plan.layout, plan.fused_wide)) return false;
+    }
+  }
+  return true;
+}
+
+/// Bytes of x as ordered for warpgroups in the narrow calls of a plan; 0 where none runs by them.
+template <class Format>
+[[nodiscard]] constexpr std::size_t group_bytes(gemm_plan<Format> const& plan) noexcept {
+  if (plan.layout.id != layout_id::sm80_mma16) return 0;
+  for (std::int64_t m = narrow_max_m(plan.problem); m > 0; --m) {
+    if (choice_of(plan, m).method == gemm_method::group) {
+      return sm90::group_workspace_bytes(plan.layout, m);
+    }
+  }
+  return 0;
 }
 
 /// What a plan with rows beyond the narrow kernels must keep, and its panels.
@@ -470,10 +506,10 @@ template <class Format>
 ///         panels; invalid_shape: max_m outside 0..2^30, with simt 0..3, with more than one
 ///         candidate 0..16, with candidates above gemm_max_m, k or the number of blocks of y too
 ///         large for max_m above gemm_max_m, silu_gate with candidates or n not a multiple of 64,
-///         dense_min_m not above gemm_max_m, or with layout sm80_mma16 n above 2097088 or simt;
-///         workspace_too_small: dense_bytes for less than 64 rows of a panel; unsupported_arch:
-///         compute capability below 70, for layout sm80_mma16 below 80; bf16 rows of x with
-///         another layout
+///         a choice of tuning that has no kernel, dense_min_m not above gemm_max_m, or with layout
+///         sm80_mma16 n above 2097088 or simt; workspace_too_small: dense_bytes for less than 64
+///         rows of a panel; unsupported_arch: compute capability below 70, for layout sm80_mma16
+///         below 80; bf16 rows of x with another layout
 template <class Format>
 [[nodiscard]] status make_gemm_plan(packed_layout const& layout, gemm_problem const& problem,
                                     device_info const& device, gemm_plan<Format>& out) noexcept {
@@ -534,12 +570,18 @@ template <class Format>
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
   plan.fused_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
   plan.sm_count = device.sm_count;
-  detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
-  plan.workspace_bytes = placed.bytes;
-  plan.workspace_zero_bytes = placed.zero_bytes;
-  if (std::int64_t const m = detail::narrow_max_m(problem); detail::uses_groups(plan, m)) {
-    plan.workspace_bytes += detail::sm90::group_workspace_bytes(layout, m);
+  if (problem.candidates == 0) {
+    plan.tuned[0] = detail::rows_of(problem.tuning, layout);
+    plan.tuned[1] = detail::rows_of(detail::table_of(device), layout);
   }
+  if (!detail::can_be_tuned(plan)) {
+    return {status_code::invalid_shape, 0,
+            "gemm plan: a row of tuning has a choice that no kernel takes for its rows of x, the "
+            "weight and the device"};
+  }
+  detail::gemm_workspace const placed = detail::place_workspace(plan, nullptr, 0);
+  plan.workspace_bytes = placed.bytes + detail::group_bytes(plan);
+  plan.workspace_zero_bytes = placed.zero_bytes;
   if (status const planned = detail::plan_many_rows(plan); !planned.ok()) return planned;
   out = plan;
   return {};

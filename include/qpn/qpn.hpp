@@ -11,6 +11,7 @@
 #include "qpn/device_info.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
+#include "qpn/gemm_choice.hpp"
 #include "qpn/gemm_route.hpp"
 #include "qpn/gemm_types.hpp"
 #include "qpn/packed_weight.hpp"

@@ -19,7 +19,7 @@ constexpr program_code for_sm90a{90, true};
 
 gemm_plan<nvfp4> large_plan(std::int64_t max_m, dtype x_type = dtype::f16) {
   packed_layout layout;
-  EXPECT_TRUE(make_packed_layout(format_id::nvfp4, scale_mode::tensor, 8704, 5120, dtype::f16,
+  EXPECT_TRUE(make_packed_layout(format_id::nvfp4, scale_mode::tensor, 8768, 5120, dtype::f16,
                                  hopper_h200(), layout)
                   .ok());
   gemm_problem problem;

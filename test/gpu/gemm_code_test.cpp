@@ -40,7 +40,7 @@ class gpu_gemm_code : public testing::Test {
 
 TEST_F(gpu_gemm_code, without_sm90a_gives_the_same_bits_and_counts_a_fallback) {
   random_source random(41);
-  gpu_weight const weight = random_weight(nvfp4_tensor, 8704, 5120, random);
+  gpu_weight const weight = random_weight(nvfp4_tensor, 8768, 5120, random);
   gpu_gemm const gemm(weight, problem_of(96));
   struct tested {
     code_launch launch;

@@ -249,7 +249,7 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
   detail::sm80::gemm_params params =
       detail::sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
   if (options.change_mma16_params) options.change_mma16_params(params);
-  return emulate_program(detail::cut_rows<Format>(plan.layout, args.m).blocks, params.ctas,
+  return emulate_program(detail::row_blocks(args.m, RowTiles), params.ctas,
                          params.split.slices * detail::warp_lanes,
                          detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory,
                          options, [&](program_lane& lane) {
@@ -261,15 +261,20 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
                          });
 }
 
+/// Row tiles of the kernel that is emulated: four in the place of kernels over wgmma.
+template <class Format>
+int emulated_row_tiles(gemm_plan<Format> const& plan, std::int64_t m) {
+  int const row_tiles = detail::mma16_row_tiles(choice_of(plan, m).method);
+  return row_tiles == 0 ? 4 : row_tiles;
+}
+
 template <class Operand, class Format>
 emulated_call emulate_mma16(gemm_plan<Format> const& plan, gemm_args const& args,
                             workspace_view workspace, emulator_memory& memory,
                             emulated_call_options const& options) {
-  switch (route(plan, args.m).method) {
-    case gemm_method::mt1:
-      return emulate_mma16_kernel<Operand, 1>(plan, args, workspace, memory, options);
-    case gemm_method::mt2:
-      return emulate_mma16_kernel<Operand, 2>(plan, args, workspace, memory, options);
+  switch (emulated_row_tiles(plan, args.m)) {
+    case 1: return emulate_mma16_kernel<Operand, 1>(plan, args, workspace, memory, options);
+    case 2: return emulate_mma16_kernel<Operand, 2>(plan, args, workspace, memory, options);
     default: return emulate_mma16_kernel<Operand, 4>(plan, args, workspace, memory, options);
   }
 }
@@ -417,7 +422,10 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
   detail::row_cut const cut = detail::cut_rows<Format>(layout, args.m);
   // Four warps of a CTA have different rows of more than four row tiles, and load the same weights.
   std::int64_t const loads = cut.row_tiles > 4 ? 4 : 1;
-  std::int64_t const passes = wide != 0 ? (args.m - 1) / (8 * wide) + 1 : cut.blocks * loads;
+  std::int64_t const passes = layout.id == layout_id::sm80_mma16
+                                  ? detail::row_blocks(args.m, emulated_row_tiles(plan, args.m))
+                              : wide != 0 ? detail::row_blocks(args.m, wide)
+                                          : cut.blocks * loads;
   call.weights_read_once = all_equal(call.report.load_counts("records"), static_cast<int>(passes));
   call.outputs_written_once = true;
   if (args.y != nullptr) {

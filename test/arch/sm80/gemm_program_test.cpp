@@ -96,6 +96,30 @@ TEST_P(mma16_operand_kinds, keeps_the_bits_of_a_row_for_every_m_and_place) {
   }
 }
 
+TEST_P(mma16_operand_kinds, gives_the_same_bits_with_any_row_tiles) {
+  if (GetParam().weight.scale == scale_mode::block) GTEST_SKIP() << "tables are not for them";
+  gemm_case c = tested_case();
+  c.n = 66;
+  c.k = 336;
+  c.problem.y_type = dtype::f32;
+  for (std::int64_t const m : {3, 12, 20, 33, 100}) {
+    c.m = m;
+    c.problem.max_m = m;
+    c.problem.tuning = {};
+    c.seed = 300 + static_cast<std::uint64_t>(m);
+    gemm_result const by_rules = run_any(c);
+    ASSERT_TRUE(by_rules.problems.empty()) << joined(by_rules.problems);
+    std::vector<gemm_choice> choices = {{gemm_method::mt1}, {gemm_method::mt2}, {gemm_method::mt4}};
+    for (gemm_choice const choice : choices) {
+      gemm_tuning_row const row = {c.kind.format, c.n, c.k, m, m, choice};
+      c.problem.tuning = {&row, 1};
+      gemm_result const tuned = run_any(c);
+      ASSERT_TRUE(tuned.problems.empty()) << joined(tuned.problems);
+      EXPECT_EQ(tuned.y, by_rules.y) << c.text() << " method " << static_cast<int>(choice.method);
+    }
+  }
+}
+
 TEST_P(mma16_operand_kinds, x_read_by_words_and_by_elements_gives_the_same_bits) {
   gemm_case c = tested_case();
   c.m = 5;

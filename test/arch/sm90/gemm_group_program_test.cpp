@@ -198,6 +198,26 @@ TEST(sm90_gemm_group_program, has_the_bits_of_m16n8k16_for_x_in_bf16) {
   }
 }
 
+TEST(sm90_gemm_group_program, takes_as_few_rows_as_a_choice_may_say) {
+  std::uint64_t seed = 80;
+  for (weight_kind const kind : {kinds[0], kinds[2]}) {
+    group_case c;
+    c.kind = kind;
+    c.k = 400;
+    for (std::int64_t const m : {1, 5, 16}) {
+      c.m = m;
+      c.seed = seed++;
+      EXPECT_EQ((run<32, 1>(c)), "") << text(c);
+      EXPECT_EQ((run<64, 2>(c)), "") << text(c);
+    }
+    c.m = 9;
+    c.seed = seed++;
+    EXPECT_EQ((run<64, 1>(c)), "") << text(c);
+    EXPECT_EQ((run<96, 1>(c)), "") << text(c);
+    EXPECT_EQ((run<96, 3>(c)), "") << text(c);
+  }
+}
+
 TEST(sm90_gemm_group_program, takes_slices_of_one_batch_and_of_many) {
   for (weight_kind const kind : {kinds[0], kinds[2]}) {
     for (std::int64_t const k : {16, 64, 128, 144, 1536}) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gemm_roofline and gemm_chain as programs, with no GPU to be seen:
+"""gemm_roofline, gemm_chain and gemm_tune as programs, with no GPU to be seen:
 
     python3 program_test.py PROGRAM
 """

@@ -26,6 +26,14 @@ TEST(median, is_the_middle_value) {
   EXPECT_THROW(static_cast<void>(median({})), std::invalid_argument);
 }
 
+TEST(spread, is_that_of_the_middle_half) {
+  EXPECT_EQ(spread({3.0}), 0.0);
+  EXPECT_EQ(spread({1.0, 9.0}), 8.0 / 5.0);
+  EXPECT_EQ(spread({4.0, 1.0, 100.0, 2.0}), 2.0 / 3.0);
+  EXPECT_EQ(spread({10.0, 9.0, 50.0, 11.0, 1.0, 10.0, 12.0}), 3.0 / 10.0);
+  EXPECT_THROW(static_cast<void>(spread({})), std::invalid_argument);
+}
+
 TEST(rotation, copies_leave_nothing_in_l2) {
   constexpr std::int64_t l2 = 60 << 20;
   for (std::int64_t const bytes : {2'000'000, 7'864'320, 25'067'520, 715'161'600}) {

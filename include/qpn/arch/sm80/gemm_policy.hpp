@@ -14,9 +14,24 @@ namespace qpn::detail::sm80 {
 
 /// Counts of registers of a thread, ascending.
 struct register_choices {
-  int count = 1;
+  int count = 0;
   int values[3] = {};
+
+  [[nodiscard]] constexpr bool has(int registers) const noexcept {
+    for (int i = 0; i < count; ++i) {
+      if (values[i] == registers) return true;
+    }
+    return false;
+  }
 };
+
+/// Those of which a launch without candidates takes one, for x in f16; none where nothing is free.
+[[nodiscard]] constexpr register_choices free_registers(format_id format, int row_tiles) noexcept {
+  if (format == format_id::nvfp4 && row_tiles == 1) return {3, {56, 96, 128}};
+  if (format == format_id::nvfp4 && row_tiles == 2) return {2, {96, 128}};
+  if (format == format_id::fp8 && row_tiles == 1) return {2, {128, 168}};
+  return {};
+}
 
 /// Of kernels with candidates.
 inline constexpr int fewest_registers = 80;
@@ -38,13 +53,10 @@ struct gemm_policy {
                                    : Operand::block_scales ? 112
                                    : is_fp8 && f16_x       ? 128
                                                            : 96;
-  /// Of kernels without: choose_registers.
+  /// Of kernels without: gemm_choice::registers, or choose_registers.
+  static constexpr register_choices free = free_registers(Operand::format::id, RowTiles);
   static constexpr register_choices choices =
-      !f16_x || Operand::block_scales || RowTiles == 4 ? register_choices{1, {registers}}
-      : is_nvfp4 && RowTiles == 1                      ? register_choices{3, {56, 96, 128}}
-      : is_nvfp4                                       ? register_choices{2, {96, 128}}
-      : is_fp8 && RowTiles == 1                        ? register_choices{2, {128, 168}}
-                                                       : register_choices{1, {registers}};
+      free.count == 0 || !f16_x || Operand::block_scales ? register_choices{1, {registers}} : free;
 
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
   static constexpr int records =

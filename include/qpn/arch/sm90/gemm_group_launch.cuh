@@ -31,7 +31,7 @@ template <class Operand, class Format>
       launch_order<Operand>(make_group_order_params(plan, args, workspace), stream);
   if (ordered != cudaSuccess) return ordered;
   group_params const params = make_group_params<Operand>(plan, args, workspace);
-  group_shape const shape = choose_group_shape(plan.layout, args.m, plan.sm_count);
+  gemm_choice const shape = choice_of(plan, args.m);
   if (shape.rows == 32) return launch_groups<Operand, 32, 1>(params, stream);
   if (shape.rows == 64) {
     return shape.groups == 1 ? launch_groups<Operand, 64, 1>(params, stream)

@@ -33,7 +33,9 @@ template <class Operand, class Format>
   cudaError_t const ordered =
       launch_order<Operand>(make_order_params(plan, args, workspace), stream);
   if (ordered != cudaSuccess) return ordered;
-  wide_shape const shape = choose_wide_shape(plan.layout, args.m, plan.sm_count);
+  gemm_choice const choice = choice_of(plan, args.m);
+  wide_shape const shape = wide_shape_of(plan.layout, args.m, plan.sm_count, choice.rows,
+                                         choice.ranks, choice.tail_ranks);
   gemm_wide_params params = make_gemm_wide_params<Operand>(plan, args, workspace, shape.rows);
   auto const launch_part = [&](int ranks) {
     return shape.rows == 128 ? launch_tiles<Operand, 128>(params, ranks, plan.sm_count, stream)

@@ -53,21 +53,34 @@ struct wide_shape {
   return ((m - 1) / rows + 1) * ((layout.padded_n - 1) / 256 + 1);
 }
 
+/// Clusters of so many CTAs that are resident at once, by figures of 132 multiprocessors: they may
+/// not cross the borders of GPCs.
+[[nodiscard]] constexpr std::int64_t wide_resident(int ranks, std::int32_t sm_count) noexcept {
+  std::int64_t const of_132[] = {132, 66, 39, 30};
+  std::int64_t const scaled = of_132[ranks - 1] * sm_count / 132;
+  return scaled < 1 ? 1 : scaled;
+}
+
+/// The shape of a call with tiles of `rows` rows by clusters of `ranks` CTAs. With `tail_ranks` the
+/// tiles of a last wave that is not the only one are the tail, where there are fewer than a wave
+/// has.
+[[nodiscard]] constexpr wide_shape wide_shape_of(packed_layout const& layout, std::int64_t m,
+                                                 std::int32_t sm_count, int rows, int ranks,
+                                                 int tail_ranks) noexcept {
+  std::int64_t const tiles = wide_tiles(layout, m, rows);
+  std::int64_t const tail = tiles % wide_resident(ranks, sm_count);
+  if (tail_ranks == 0 || tail == 0 || tail == tiles) return {rows, ranks};
+  return {rows, ranks, static_cast<int>(tail), tail_ranks};
+}
+
 /// The shape that takes the fewest clocks by a model of the kernel on an H200
 /// (docs/sm90_gemm_wide.md): tiles in waves, each as long as its steps and what comes before and
 /// after them. Where the last wave would be short of tiles, they may be the tail.
 [[nodiscard]] constexpr wide_shape choose_wide_shape(packed_layout const& layout, std::int64_t m,
                                                      std::int32_t sm_count) noexcept {
   std::int64_t const steps = wide_steps(layout);
-  // Clusters that are resident at once, of 132 multiprocessors: they may not cross the borders of
-  // GPCs.
-  std::int64_t const of_132[] = {132, 66, 39, 30};
-  auto const resident = [&](int ranks) {
-    std::int64_t const scaled = of_132[ranks - 1] * sm_count / 132;
-    return scaled < 1 ? 1 : scaled;
-  };
   auto const clocks_of = [&](std::int64_t tiles, int rows, int ranks) {
-    std::int64_t const waves = (tiles - 1) / resident(ranks) + 1;
+    std::int64_t const waves = (tiles - 1) / wide_resident(ranks, sm_count) + 1;
     std::int64_t const step_clocks = rows == 128 ? 1100 : 840;
     return waves * (((steps - 1) / ranks + 1) * step_clocks + (ranks == 1 ? 4000 : 14000));
   };
@@ -83,11 +96,11 @@ struct wide_shape {
     std::int64_t const tiles = wide_tiles(layout, m, rows);
     for (int ranks = 1; ranks <= 4 && ranks <= steps; ++ranks) {
       consider({rows, ranks}, clocks_of(tiles, rows, ranks));
-      std::int64_t const tail = tiles % resident(ranks);
-      if (tail == 0 || tail == tiles) continue;
-      std::int64_t const whole = clocks_of(tiles - tail, rows, ranks) + second_launch;
       for (int more = ranks + 1; more <= 4 && more <= steps; ++more) {
-        consider({rows, ranks, static_cast<int>(tail), more}, whole + clocks_of(tail, rows, more));
+        wide_shape const shape = wide_shape_of(layout, m, sm_count, rows, ranks, more);
+        if (shape.tail_tiles == 0) break;
+        consider(shape, clocks_of(tiles - shape.tail_tiles, rows, ranks) + second_launch +
+                            clocks_of(shape.tail_tiles, rows, more));
       }
     }
   }
