@@ -32,6 +32,9 @@ inline constexpr constant attention_busy{
     "assumed: barriers, and shared memory beside it"};
 inline constexpr constant sine_cycles{"sine and cosine of an angle in double", 300, "cycles",
                                       "assumed: about 100 instructions"};
+inline constexpr constant silu_cycles{
+    "gdn_short: convolution and silu of a warp's channels of a row", 80, "cycles",
+    "assumed: about 40 instructions"};
 inline constexpr constant turn_us{
     "the host between two rounds: ids read, text, passes set, a graph launched", 100, "us",
     "assumed; the predecessor's rounds have 1190 us between them"};

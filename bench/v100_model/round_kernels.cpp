@@ -5,7 +5,7 @@
 
 #include "ops/cuda/attention_partitions.hpp"
 #include "ops/cuda/attention_simt.hpp"
-#include "ops/cuda/gdn_memory.hpp"
+#include "ops/cuda/gdn_short.hpp"
 #include "round_constants.hpp"
 
 namespace qpn::bench::v100 {
@@ -41,6 +41,11 @@ kernel_work rotation() {
   work.shared_trips = warp_sum_trips + 2;
   work.alone_cycles = sine_cycles.value;
   return work;
+}
+
+/// Multiply-adds of a lane for a row of its column of S: decay, two dot products and the update.
+double fma_of_row(rank_model const& model) {
+  return 4 * real(model.key_dim) / kernels::gdn_shares;
 }
 
 std::int64_t partitions_of(std::int64_t slots) {
@@ -137,6 +142,42 @@ kernel_work attention_output_work(rank_model const& model, std::int64_t rows, st
   return work;
 }
 
+bool is_gdn_short(rank_model const& model, std::int64_t rows) {
+  kernels::gdn_sizes const sizes{
+      static_cast<int>(model.key_heads), static_cast<int>(model.value_heads),
+      static_cast<int>(model.value_dim), static_cast<int>(model.conv_taps), 0};
+  return kernels::gdn_short_params::has_sizes(sizes) &&
+         rows <= kernels::gdn_short_params::most_rows_on(70);
+}
+
+kernel_work gdn_short_work(rank_model const& model, std::int64_t rows, bool keeps) {
+  using params = kernels::gdn_short_params;
+  double const channels = real(model.conv_channels());
+  double const state_columns = real(model.conv_taps - 1);
+  double const channels_of_head = real(2 * model.key_dim + 2 * model.value_dim);
+  double const warps = params::threads / warp_lanes;
+  double const warps_of_scheduler = warps / schedulers.value;
+  double const heads_of_sm = std::max(1.0, real(model.value_heads) / sm_count.value);
+  double const row_batches = real((rows - 1) / params::rows_at_once);  // behind the first
+  double const key_tasks = real((2 * rows - 1) / (params::threads / detail::warp_lanes) + 1);
+  kernel_work work;
+  work.dram_bytes = real(model.value_channels() * model.key_dim) * f32 * (keeps ? 2 : 1) +
+                    channels * f32 * (2 * state_columns + 1 + (keeps ? state_columns : 0));
+  work.l2_bytes = real(rows * model.value_heads) * channels_of_head * f32 +
+                  real(rows * model.value_channels()) * f16 +
+                  (keeps ? 0 : real(rows) * channels * 2 * f32);  // a record
+  work.l2_trips = 1 + row_batches;                                // span
+  work.dram_trips = 1;                                            // S, taps and columns
+  // A row: the first of k and q, two column sums.
+  work.shared_trips =
+      (warp_sum_trips + 2) * key_tasks + (1 + 2 * 2) * real(rows) + warp_sum_trips + 2;
+  work.barriers = 3;
+  // Nothing hides what a CTA computes, since all of it comes behind its loads.
+  work.alone_cycles = heads_of_sm * warps_of_scheduler * real(rows) *
+                      (fma_of_row(model) * pipe_cycles.value + silu_cycles.value);
+  return work;
+}
+
 kernel_work gdn_prepare_work(rank_model const& model, std::int64_t rows) {
   double const taps = real(model.conv_taps);
   double const channels = real(model.conv_channels());
@@ -153,10 +194,7 @@ kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows, std:
                                 bool keeps) {
   double const columns = real(layers * model.value_channels());
   double const warps = columns / kernels::gdn_columns;
-  double const keys_of_lane = real(model.key_dim) / kernels::gdn_shares;
-  // A row: decay, two dot products and the update; k and q through shared memory, two column sums.
-  double const fma_of_row = 4 * keys_of_lane;
-  double const shared_of_row = 2 + 2 * 2;
+  double const shared_of_row = 2 + 2 * 2;  // k and q through shared memory, two column sums
   double const warps_of_sm = std::max(1.0, warps / sm_count.value);
   kernel_work work;
   work.dram_bytes = columns * real(model.key_dim) * f32 * (keeps ? 2 : 1);
@@ -164,8 +202,9 @@ kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows, std:
   work.l2_trips = 2;  // span, first row
   work.dram_trips = 1;
   work.shared_trips = shared_of_row * real(rows);
-  work.alone_cycles = fma_of_row * pipe_cycles.value * real(rows);
-  work.busy_cycles = warps_of_sm * fma_of_row * pipe_cycles.value / schedulers.value * real(rows);
+  work.alone_cycles = fma_of_row(model) * pipe_cycles.value * real(rows);
+  work.busy_cycles =
+      warps_of_sm * fma_of_row(model) * pipe_cycles.value / schedulers.value * real(rows);
   return work;
 }
 

@@ -23,6 +23,9 @@ namespace qpn::bench::v100 {
 [[nodiscard]] kernel_work attention_output_work(rank_model const& model, std::int64_t rows,
                                                 std::int64_t slots);
 
+/// Whether one launch does all of a layer's GDN.
+[[nodiscard]] bool is_gdn_short(rank_model const& model, std::int64_t rows);
+[[nodiscard]] kernel_work gdn_short_work(rank_model const& model, std::int64_t rows, bool keeps);
 [[nodiscard]] kernel_work gdn_prepare_work(rank_model const& model, std::int64_t rows);
 /// Over `layers` layers at once; S is written again only where `keeps`.
 [[nodiscard]] kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows,

@@ -90,10 +90,14 @@ class launch_list {
     std::int64_t const value = model_.value_channels();
     add_product("in_proj qkvz", of_target.projections, model_.conv_channels() + value, h, rows);
     add_product("in_proj b, a", format_id::dense16, 2 * model_.value_heads, h, rows);
-    add("gdn_prepare", round_part::gdn, rows, gdn_prepare_work(model_, rows));
-    add("gdn_recurrence", round_part::gdn, rows, gdn_recurrence_work(model_, rows, 1, keeps));
-    add("gdn_norm", round_part::gdn, rows, gdn_norm_work(model_, rows));
-    add("gdn_shift", round_part::gdn, rows, gdn_shift_work(model_, 1, keeps));
+    if (is_gdn_short(model_, rows)) {
+      add("gdn_short", round_part::gdn, rows, gdn_short_work(model_, rows, keeps));
+    } else {
+      add("gdn_prepare", round_part::gdn, rows, gdn_prepare_work(model_, rows));
+      add("gdn_recurrence", round_part::gdn, rows, gdn_recurrence_work(model_, rows, 1, keeps));
+      add("gdn_norm", round_part::gdn, rows, gdn_norm_work(model_, rows));
+      add("gdn_shift", round_part::gdn, rows, gdn_shift_work(model_, 1, keeps));
+    }
     add_product("out_proj", of_target.projections, h, value, rows);
     add_sum(rows);
   }

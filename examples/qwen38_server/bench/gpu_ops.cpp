@@ -13,6 +13,7 @@
 #include <numeric>
 #include <qpn/device_info.cuh>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -180,12 +181,11 @@ struct random_rows {
   [[nodiscard]] float const* data() const { return memory.as<float>(); }
 };
 
-/// A pass of one span.
 class one_pass {
  public:
-  one_pass(bench_device& gpu, ops::pass_limits const& limits, ops::row_span const& span)
+  one_pass(bench_device& gpu, ops::pass_limits const& limits, std::span<ops::row_span const> spans)
       : passes_(pass_block::make_passes(gpu, {&limits, 1})) {
-    ops::pass_setting const setting{passes_.front().get(), {.spans = {&span, 1}}};
+    ops::pass_setting const setting{passes_.front().get(), {.spans = spans}};
     static_cast<device_pass&>(*passes_.front()).block().set({&setting, 1});
   }
   [[nodiscard]] device_pass const& get() const { return as_device(*passes_.front()); }
@@ -204,7 +204,7 @@ nlohmann::json attention_time(bench_device& gpu, std::int64_t live, std::int64_t
   std::vector<std::int32_t> own(static_cast<std::size_t>(pages));
   std::iota(own.begin(), own.end(), 0);
   ops::row_span const span{0, live - rows, 0, rows, rows > 1 && rows <= 16, own};
-  one_pass const pass(gpu, {rows, 1, pages, 1}, span);
+  one_pass const pass(gpu, {rows, 1, pages, 1}, {&span, 1});
   random_rows const q_gate(gpu, rows, shape.num_heads * 512);
   random_rows const norm(gpu, 1, shape.head_dim);
   random_rows const out(gpu, rows, shape.num_heads * shape.head_dim);
@@ -224,12 +224,24 @@ nlohmann::json attention_time(bench_device& gpu, std::int64_t live, std::int64_t
           {"tflop_s", flops / us / 1e6}};
 }
 
-nlohmann::json gdn_time(bench_device& gpu, std::int64_t rows, bool tentative) {
+struct gdn_case {
+  std::int64_t rows = 1;  ///< of each lane
+  std::int64_t lanes = 1;
+  bool in_one_launch = true;  ///< where the rows are few
+
+  [[nodiscard]] bool is_tentative() const { return rows > 1 && rows <= 16; }
+};
+
+nlohmann::json gdn_time(bench_device& gpu, gdn_case const& of) {
   ops::gdn_shape const shape{16, 48, 128, 128, 4, 1e-6F};
-  std::int64_t const layers = rows > 64 ? 8 : 48;
-  device_gdn_state state(gpu, shape, layers, 1, 16, 0);
-  ops::row_span const span{0, 0, 0, rows, tentative, {}};
-  one_pass const pass(gpu, {rows, 1, 1, 1}, span);
+  std::int64_t const layers = of.rows > 64 ? 8 : 48;
+  device_gdn_state state(gpu, shape, layers, of.lanes, 16, 0, of.in_one_launch);
+  std::vector<ops::row_span> spans;
+  for (std::int64_t lane = 0; lane < of.lanes; ++lane) {
+    spans.push_back({static_cast<int>(lane), 0, lane * of.rows, of.rows, of.is_tentative(), {}});
+  }
+  std::int64_t const rows = of.lanes * of.rows;
+  one_pass const pass(gpu, {rows, of.lanes, 1, 1}, spans);
   std::int64_t const width = shape.conv_channels() + shape.value_channels();
   random_rows const qkvz(gpu, rows, width);
   random_rows const ba(gpu, rows, 2 * shape.num_value_heads);
@@ -243,11 +255,13 @@ nlohmann::json gdn_time(bench_device& gpu, std::int64_t rows, bool tentative) {
     }
   }) / static_cast<double>(layers);
   return {{"operation", "gdn"},
-          {"rows", rows},
-          {"tentative", tentative},
+          {"rows", of.rows},
+          {"lanes", of.lanes},
+          {"tentative", of.is_tentative()},
+          {"in_one_launch", of.in_one_launch},
           {"us_per_call", us},
           {"us_per_row", us / static_cast<double>(rows)},
-          {"state_bytes", shape.value_channels() * shape.key_dim * 4}};
+          {"state_bytes", of.lanes * shape.value_channels() * shape.key_dim * 4}};
 }
 
 }  // namespace
@@ -256,12 +270,15 @@ int main(int argc, char** argv) {
   CLI::App app{"Times attention and Gated DeltaNet of the CUDA backend at the 27B model's shapes."};
   std::vector<std::int64_t> live = {512, 8192, 32768, 131072};
   std::vector<std::int64_t> attention_rows = {1, 4, 8, 64};
-  std::vector<std::int64_t> gdn_rows = {1, 8, 64, 4096};
+  std::vector<std::int64_t> gdn_rows = {1, 4, 8, 16, 64, 4096};
+  std::vector<std::int64_t> gdn_lanes = {1, 8};
   cuda_options options;
   bool simt = false;
   app.add_option("--live", live, "live context of attention, in tokens")->delimiter(',');
   app.add_option("--rows", attention_rows, "rows of attention")->delimiter(',');
-  app.add_option("--gdn-rows", gdn_rows, "rows of Gated DeltaNet")->delimiter(',');
+  app.add_option("--gdn-rows", gdn_rows, "rows of a lane of Gated DeltaNet")->delimiter(',');
+  app.add_option("--gdn-lanes", gdn_lanes, "lanes of Gated DeltaNet; one beyond 64 rows")
+      ->delimiter(',');
   app.add_flag("--simt", simt, "attention without tensor cores");
   CLI11_PARSE(app, argc, argv);
   options.attention_tiles = !simt;
@@ -274,7 +291,12 @@ int main(int argc, char** argv) {
       }
     }
     for (std::int64_t rows : gdn_rows) {
-      results.push_back(gdn_time(gpu, rows, rows > 1 && rows <= 16));
+      for (std::int64_t lanes : gdn_lanes) {
+        if (rows > 64 && lanes > 1) continue;
+        bool const has_both = rows <= gdn_short_params::most_rows;
+        if (has_both) results.push_back(gdn_time(gpu, {rows, lanes, false}));
+        results.push_back(gdn_time(gpu, {rows, lanes, has_both}));
+      }
     }
     int runtime = 0;
     int driver = 0;

@@ -112,6 +112,43 @@ TEST(round_kernel, the_recurrence_reads_the_state_and_writes_what_it_keeps) {
   EXPECT_EQ(gdn_shift_work(small_model(), 3, true).dram_bytes, 2.0 * 3 * 3 * 512 * 4);
 }
 
+TEST(round_kernel,
+     one_launch_of_gdn_moves_what_four_move_and_computes_on_one_multiprocessor_a_head) {
+  double const state = 2 * 128 * 128 * 4;
+  double const taps_and_columns = 512.0 * 4 * 7;
+  kernel_work const tentative = gdn_short_work(small_model(), 4, false);
+  kernel_work const final_row = gdn_short_work(small_model(), 1, true);
+  EXPECT_EQ(tentative.dram_bytes, state + taps_and_columns);
+  EXPECT_EQ(final_row.dram_bytes, 2 * state + taps_and_columns + 3.0 * 512 * 4);
+  // 4 rows of q, k, v, z for each of 2 heads, the output in fp16, and a record of raw and mixed.
+  EXPECT_EQ(tentative.l2_bytes, 4 * 2 * 512 * 4 + 4 * 256 * 2 + 4 * 512 * 2 * 4);
+  // Four warps a scheduler; 80 cycles of each row are the convolution's.
+  EXPECT_EQ(tentative.alone_cycles, 4 * 4 * (4 * 32 * 2 + 80));
+  EXPECT_EQ(tentative.l2_trips, 1);
+  EXPECT_EQ(gdn_short_work(small_model(), 5, false).l2_trips, 2);
+}
+
+TEST(round_launches, of_gdn_are_four_where_one_would_take_longer) {
+  rank_model model = small_model();
+  EXPECT_TRUE(is_gdn_short(model, 8));
+  EXPECT_FALSE(is_gdn_short(model, 9));
+  rank_model const target = qwen38_27b_at_tp4();
+  auto const gain_us = [&](std::int64_t rows) {
+    return kernel_us(gdn_prepare_work(target, rows)) +
+           kernel_us(gdn_recurrence_work(target, rows, 1, false)) +
+           kernel_us(gdn_norm_work(target, rows)) + kernel_us(gdn_shift_work(target, 1, false)) -
+           kernel_us(gdn_short_work(target, rows, false));
+  };
+  EXPECT_GT(gain_us(1), 5);
+  EXPECT_GT(gain_us(8), 0.5);
+  EXPECT_LT(gain_us(16), 0);
+  auto const launches = round_launches(model, {8, 9, 10});
+  EXPECT_EQ(count_of(launches, "gdn_short"), 0);
+  EXPECT_EQ(count_of(launches, "gdn_prepare"), 1);
+  model.conv_taps = 3;
+  EXPECT_FALSE(is_gdn_short(model, 1));
+}
+
 TEST(round_kernel, a_sum_over_ranks_sends_every_row_to_every_other) {
   kernel_work const work = peer_reduce_work(small_model(4), 3);
   EXPECT_EQ(work.peer_bytes, 3 * 512 * 4);
@@ -124,7 +161,8 @@ TEST(round_launches, of_one_row_are_the_layers_and_the_head) {
   EXPECT_EQ(count_of(launches, "gemm"), 5 + 5 + 1);
   EXPECT_EQ(count_of(launches, "rms_norm"), 1 + 2 * 2);
   EXPECT_EQ(count_of(launches, "peer_reduce"), 0);
-  EXPECT_EQ(count_of(launches, "gdn_recurrence"), 1);
+  EXPECT_EQ(count_of(launches, "gdn_short"), 1);
+  EXPECT_EQ(count_of(launches, "gdn_recurrence"), 0);
   EXPECT_EQ(count_of(launches, "attention_simt"), 1);
   EXPECT_EQ(count_of(launches, "copy_rows"), 2);
 }
@@ -134,7 +172,8 @@ TEST(round_launches, of_drafts_are_a_layer_and_a_head_each) {
   EXPECT_EQ(count_of(launches, "gemm"), 11 + 2 + 3 * 6 + 2);
   EXPECT_EQ(count_of(launches, "peer_reduce"), 4 + 3 * 2);
   EXPECT_EQ(count_of(launches, "rms_norm"), 1 + 3 + 2 * 2 + 3);
-  EXPECT_EQ(count_of(launches, "gdn_recurrence"), 1 + 1);  // and the one that keeps rows
+  EXPECT_EQ(count_of(launches, "gdn_short"), 1);
+  EXPECT_EQ(count_of(launches, "gdn_recurrence"), 1);  // the one that keeps rows
   EXPECT_EQ(count_of(launches, "pack_tokens"), 4);
   EXPECT_EQ(count_of(launches, "peer_gather"), 4);
   EXPECT_EQ(count_of(launches, "best_of_ranks"), 4);

@@ -127,7 +127,7 @@ class cuda_backend final : public backend {
                                             std::int64_t lanes, std::int64_t max_tentative_rows,
                                             std::int64_t snapshots) override {
     return std::make_unique<device_gdn_state>(*gpu_, shape, layers, lanes, max_tentative_rows,
-                                              snapshots);
+                                              snapshots, options_.gdn_in_one_launch);
   }
   std::unique_ptr<storage> make_tokens(std::int64_t count, token_list& view) override {
     auto memory =

@@ -16,6 +16,8 @@ struct cuda_options {
   std::int64_t attention_sums = 65536;
   /// Attention on tensor cores where the GPU has m16n8k16 and enough shared memory.
   bool attention_tiles = true;
+  /// Gated DeltaNet of a pass of short spans in one launch. No bit depends on it.
+  bool gdn_in_one_launch = true;
 };
 
 /// The backend on one GPU, in one stream. Activations are fp16, all else as on the CPU; products

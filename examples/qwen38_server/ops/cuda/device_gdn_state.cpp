@@ -35,10 +35,14 @@ gdn_sizes sizes_of(gdn_shape const& shape) {
 
 device_gdn_state::device_gdn_state(device& owner, gdn_shape const& shape, std::int64_t layers,
                                    std::int64_t lanes, std::int64_t max_tentative_rows,
-                                   std::int64_t snapshots)
+                                   std::int64_t snapshots, bool in_one_launch)
     : owner_(owner), layers_(layers), snapshots_(snapshots) {
   require_shape(shape);
   memory_.sizes = sizes_of(shape);
+  if (in_one_launch && gdn_short_params::has_sizes(memory_.sizes)) {
+    rows_in_one_launch_ = gdn_short_params::most_rows_on(owner.info().compute_capability);
+    arrivals_ = make_array<std::uint32_t>(owner, lanes * shape.num_key_heads, use);
+  }
   has_chunks_ =
       owner.info().compute_capability >= 80 &&
       owner.info().shared_bytes_per_block >=
@@ -63,7 +67,7 @@ device_gdn_state::device_gdn_state(device& owner, gdn_shape const& shape, std::i
 
 std::size_t device_gdn_state::resident_bytes() const noexcept {
   return s_.bytes() + conv_.bytes() + raw_.bytes() + mixed_.bytes() + decay_.bytes() +
-         beta_.bytes() + saved_.bytes();
+         beta_.bytes() + arrivals_.bytes() + saved_.bytes();
 }
 
 void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor const& qkvz,
@@ -74,6 +78,10 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
     throw error(error_kind::internal, "gdn: " + std::to_string(span.rows) +
                                           " tentative rows, but a record holds " +
                                           std::to_string(memory_.record_rows));
+  }
+  if (p.longest_span() <= rows_in_one_launch_) {
+    run_short(layer, p, qkvz, ba, w, out);
+    return;
   }
   std::int64_t const most = p.limits().rows;
   auto const* const q = static_cast<float const*>(qkvz.data);
@@ -128,6 +136,25 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   shift.qkvz = q;
   shift.qkvz_stride = qkvz.stride;
   owner_.launch(shift);
+}
+
+void device_gdn_state::run_short(std::int64_t layer, device_pass const& p, tensor const& qkvz,
+                                 tensor const& ba, gdn_constants const& w, output_rows const& out) {
+  gdn_short_params kernel;
+  kernel.pass = p.view();
+  kernel.memory = memory_;
+  kernel.layer = layer;
+  kernel.qkvz = static_cast<float const*>(qkvz.data);
+  kernel.qkvz_stride = qkvz.stride;
+  kernel.ba = static_cast<float const*>(ba.data);
+  kernel.ba_stride = ba.stride;
+  kernel.taps = w.conv;
+  kernel.a_log = w.a_log;
+  kernel.dt_bias = w.dt_bias;
+  kernel.w = w.norm;
+  kernel.arrivals = arrivals_.as<std::uint32_t>();
+  kernel.out = out;
+  owner_.launch(kernel);
 }
 
 void device_gdn_state::run_chunks(std::int64_t layer, device_pass const& p, gdn_rows const& rows,

@@ -40,6 +40,9 @@ struct device_lane : qpn::detail::sm70::device_lane {
     float2 const pair = __half22float2(as_half2(bits));
     return {pair.x, pair.y};
   }
+  QPN_DEVICE std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
+    return atomicInc(p, last);
+  }
 
   // PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and "cp.async". Kernels
   // that use them are not launched on older GPUs.

@@ -27,6 +27,13 @@ struct gdn_norm_params {
   }
 };
 
+/// What a head is multiplied by, a lane's part of its sum of squares given.
+template <class Lane>
+QPN_HD float scale_of_values(Lane& lane, gdn_sizes const& g, float square) {
+  float const mean = warp_sum(lane, square) / static_cast<float>(g.value_dim);
+  return 1.0F / lane.sqrt(mean + g.eps);
+}
+
 template <class Lane>
 QPN_HD void run_program(Lane& lane, gdn_norm_params const& p) {
   gdn_sizes const& g = p.sizes;
@@ -46,8 +53,7 @@ QPN_HD void run_program(Lane& lane, gdn_norm_params const& p) {
     value[j] = lane.load(p.o + row * g.value_channels() + first + d);
     square = lane.fma(value[j], value[j], square);
   }
-  float const mean = warp_sum(lane, square) / static_cast<float>(g.value_dim);
-  float const scale = 1.0F / lane.sqrt(mean + g.eps);
+  float const scale = scale_of_values(lane, g, square);
   QPN_UNROLL
   for (int j = 0; j < per_lane; ++j) {
     int const d = id + warp_size * j;

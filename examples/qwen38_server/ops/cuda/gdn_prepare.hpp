@@ -39,16 +39,36 @@ struct gdn_prepare_params {
   }
 };
 
+struct gdn_gates {
+  float decay;
+  float beta;
+};
+
+/// Those of a row and value head: beta = sigmoid(b), decay = exp(-exp(a_log) softplus(a +
+/// dt_bias)). Params names the inputs as gdn_prepare_params does.
+template <class Lane, class Params>
+QPN_HD gdn_gates gates_of(Lane& lane, Params const& p, std::int64_t row, int head) {
+  float const* const b = p.ba + row * p.ba_stride + head;
+  float const x = lane.load(b + p.memory.sizes.value_heads) + lane.load(p.dt_bias + head);
+  float const softplus = x > 20.0F ? x : lane.log1p(lane.exp(x));
+  float const beta = sigmoid(lane, lane.load(b));
+  return {lane.exp(-lane.exp(lane.load(p.a_log + head)) * softplus), beta};
+}
+
+/// What a head of q or k is multiplied by, a lane's part of its sum of squares given.
+template <class Lane>
+QPN_HD float scale_of_keys(Lane& lane, bool is_query, float square) {
+  return (is_query ? 1.0F / lane.sqrt(static_cast<float>(gdn_key_dim)) : 1.0F) /
+         lane.sqrt(warp_sum(lane, square) + 1e-6F);
+}
+
 template <class Lane>
 QPN_HD void prepare_gates(Lane& lane, gdn_prepare_params const& p, std::int64_t row,
                           gdn_rows const& to) {
-  int const heads = p.memory.sizes.value_heads;
-  float const* const b = p.ba + row * p.ba_stride;
-  for (int h = lane.thread() % warp_size; h < heads; h += warp_size) {
-    float const x = lane.load(b + heads + h) + lane.load(p.dt_bias + h);
-    float const softplus = x > 20.0F ? x : lane.log1p(lane.exp(x));
-    lane.store(to.beta + h, sigmoid(lane, lane.load(b + h)));
-    lane.store(to.decay + h, lane.exp(-lane.exp(lane.load(p.a_log + h)) * softplus));
+  for (int h = lane.thread() % warp_size; h < p.memory.sizes.value_heads; h += warp_size) {
+    gdn_gates const gates = gates_of(lane, p, row, h);
+    lane.store(to.beta + h, gates.beta);
+    lane.store(to.decay + h, gates.decay);
   }
 }
 
@@ -110,11 +130,7 @@ class gdn_prepare_head {
       value[j] = silu(lane_, value[j]);
       square = lane_.fma(value[j], value[j], square);
     }
-    float scale = 1;
-    if (!is_value_) {
-      scale = (is_query_ ? 1.0F / lane_.sqrt(static_cast<float>(gdn_key_dim)) : 1.0F) /
-              lane_.sqrt(warp_sum(lane_, square) + 1e-6F);
-    }
+    float const scale = is_value_ ? 1.0F : scale_of_keys(lane_, is_query_, square);
     QPN_UNROLL
     for (int j = 0; j < PerLane; ++j) {
       if (id_ + warp_size * j >= dim_) continue;

@@ -40,18 +40,30 @@ struct gdn_recurrence_params {
   }
 };
 
+/// What a row has for some columns of S.
+template <int Columns>
+struct gdn_column_inputs {
+  float v[Columns];
+  float decay;
+  float beta;
+};
+
 /// The inputs of one row, a part in each lane.
 struct gdn_row_part {
   float4_pack k;
   float4_pack q;
-  float v;
-  float decay;
-  float beta;
+  gdn_column_inputs<1> own;
 };
 
 /// The key of a lane's i-th element of S.
 QPN_HD constexpr int gdn_key(int share, int i) {
   return (i / 4 * gdn_shares + share) * 4 + i % 4;
+}
+
+/// The share of a column's keys that a thread has.
+template <class Lane>
+QPN_HD int gdn_share(Lane const& lane) {
+  return lane.thread() % warp_size / gdn_columns;
 }
 
 /// The sum of four, and of the lanes that share a column, in a fixed tree.
@@ -62,33 +74,49 @@ QPN_HD float column_sum(Lane& lane, float const (&sums)[4]) {
   return sum;
 }
 
-template <class Lane>
-QPN_HD float advance_column(Lane& lane, gdn_row_part const& row, float (&s)[gdn_lane_keys]) {
-  int const share = lane.thread() / gdn_columns;
-  float recalled[4] = {};
+/// One row's step of a lane's parts of some columns; the row's k and then its q lie in shared
+/// memory from `row_at` on. Each column's sums are the same however many a lane has.
+template <int Columns, class Lane>
+QPN_HD void advance_columns(Lane& lane, int row_at, gdn_column_inputs<Columns> const& own,
+                            float (&s)[gdn_lane_keys][Columns], float (&out)[Columns]) {
+  int const share = gdn_share(lane);
+  auto const key_at = [=](int i) { return row_at + gdn_key(share, i) * 4; };
+  float recalled[Columns][4] = {};
   QPN_UNROLL
   for (int i = 0; i < gdn_lane_keys; i += 4) {
-    float4_pack const k = lane.template shared_load<float4_pack>(gdn_key(share, i) * 4);
+    float4_pack const k = lane.template shared_load<float4_pack>(key_at(i));
     QPN_UNROLL
     for (int e = 0; e < 4; ++e) {
-      s[i + e] *= row.decay;
-      recalled[e] = lane.fma(s[i + e], k.v[e], recalled[e]);
+      QPN_UNROLL
+      for (int c = 0; c < Columns; ++c) {
+        s[i + e][c] *= own.decay;
+        recalled[c][e] = lane.fma(s[i + e][c], k.v[e], recalled[c][e]);
+      }
     }
   }
-  float const u = (row.v - column_sum(lane, recalled)) * row.beta;
-  float sums[4] = {};
+  float u[Columns];
+  QPN_UNROLL
+  for (int c = 0; c < Columns; ++c) {
+    u[c] = (own.v[c] - column_sum(lane, recalled[c])) * own.beta;
+  }
+  // With several columns k is loaded once more: registers do not hold it beside them.
+  if constexpr (Columns > 1) lane.sync_warp();
+  float sums[Columns][4] = {};
   QPN_UNROLL
   for (int i = 0; i < gdn_lane_keys; i += 4) {
-    float4_pack const k = lane.template shared_load<float4_pack>(gdn_key(share, i) * 4);
-    float4_pack const q =
-        lane.template shared_load<float4_pack>((gdn_key_dim + gdn_key(share, i)) * 4);
+    float4_pack const k = lane.template shared_load<float4_pack>(key_at(i));
+    float4_pack const q = lane.template shared_load<float4_pack>(key_at(i) + gdn_key_dim * 4);
     QPN_UNROLL
     for (int e = 0; e < 4; ++e) {
-      s[i + e] = lane.fma(k.v[e], u, s[i + e]);
-      sums[e] = lane.fma(s[i + e], q.v[e], sums[e]);
+      QPN_UNROLL
+      for (int c = 0; c < Columns; ++c) {
+        s[i + e][c] = lane.fma(k.v[e], u[c], s[i + e][c]);
+        sums[c][e] = lane.fma(s[i + e][c], q.v[e], sums[c][e]);
+      }
     }
   }
-  return column_sum(lane, sums);
+  QPN_UNROLL
+  for (int c = 0; c < Columns; ++c) out[c] = column_sum(lane, sums[c]);
 }
 
 template <class Lane>
@@ -109,7 +137,7 @@ QPN_HD void run_program(Lane& lane, gdn_recurrence_params const& p) {
   gdn_rows const first = p.memory.row(at, p.scratch, span, 0);
   std::int64_t const key_head = head / (g.value_heads / g.key_heads);
   std::int64_t const column = column_block * gdn_columns + lane.thread() % gdn_columns;
-  int const share = lane.thread() / gdn_columns;
+  int const share = gdn_share(lane);
   float* const state = at.s + head * gdn_key_dim * g.value_dim + column;
   float const* const mixed = first.mixed;
   auto const load_row = [&](std::int64_t t) {
@@ -120,19 +148,19 @@ QPN_HD void run_program(Lane& lane, gdn_recurrence_params const& p) {
     gdn_row_part part;
     part.q = four(row + key_head * gdn_key_dim);
     part.k = four(row + g.key_channels() + key_head * gdn_key_dim);
-    part.v = lane.load(row + 2 * g.key_channels() + head * g.value_dim + column);
-    part.decay = lane.load(first.decay + t * g.value_heads + head);
-    part.beta = lane.load(first.beta + t * g.value_heads + head);
+    part.own.v[0] = lane.load(row + 2 * g.key_channels() + head * g.value_dim + column);
+    part.own.decay = lane.load(first.decay + t * g.value_heads + head);
+    part.own.beta = lane.load(first.beta + t * g.value_heads + head);
     return part;
   };
   int const first_row = p.chunked ? gdn_chunks_of(span) * gdn_chunk : 0;
   if (first_row >= span.rows) return;
 
   gdn_row_part next = load_row(first_row);
-  float s[gdn_lane_keys];
+  float s[gdn_lane_keys][1];
   QPN_UNROLL
   for (int i = 0; i < gdn_lane_keys; ++i) {
-    s[i] = lane.load(state + gdn_key(share, i) * g.value_dim);
+    s[i][0] = lane.load(state + gdn_key(share, i) * g.value_dim);
   }
   QPN_NO_UNROLL
   for (int t = first_row; t < span.rows; ++t) {
@@ -142,16 +170,17 @@ QPN_HD void run_program(Lane& lane, gdn_recurrence_params const& p) {
     lane.shared_store(gdn_key_dim * 4 + lane.thread() * 16, row.q);
     lane.sync_warp();
     if (t + 1 < span.rows) next = load_row(t + 1);
-    float const out = advance_column(lane, row, s);
+    float out[1];
+    advance_columns(lane, 0, row.own, s, out);
     if (!p.replay && share == 0) {
       lane.store(p.out + (span.first_row + t) * g.value_channels() + head * g.value_dim + column,
-                 out);
+                 out[0]);
     }
   }
   if (span.tentative != 0 && !p.replay) return;
   QPN_UNROLL
   for (int i = 0; i < gdn_lane_keys; ++i) {
-    lane.store(state + gdn_key(share, i) * g.value_dim, s[i]);
+    lane.store(state + gdn_key(share, i) * g.value_dim, s[i][0]);
   }
 }
 

@@ -34,6 +34,30 @@ struct gdn_shift_params {
   }
 };
 
+/// One channel's columns of the state become the last ones of [the columns, the rows], which start
+/// at `rows`.
+template <class Lane>
+QPN_HD void shift_channel(Lane& lane, gdn_sizes const& g, float* conv, float const* rows,
+                          std::int64_t stride, int row_count, std::int64_t channel) {
+  int const kept = g.kernel - 1;
+  auto const source_of = [&](int j) {
+    int const from = j + row_count;  // in [columns, rows]
+    return (from < kept ? conv + from * g.channels() : rows + (from - kept) * stride) + channel;
+  };
+  constexpr int batch = 3;  // loads that travel together; a source is not below its target
+  for (int first = 0; first < kept; first += batch) {
+    float column[batch];
+    QPN_UNROLL
+    for (int j = 0; j < batch; ++j) {
+      if (first + j < kept) column[j] = lane.load(source_of(first + j));
+    }
+    QPN_UNROLL
+    for (int j = 0; j < batch; ++j) {
+      if (first + j < kept) lane.store(conv + (first + j) * g.channels() + channel, column[j]);
+    }
+  }
+}
+
 template <class Lane>
 QPN_HD void run_program(Lane& lane, gdn_shift_params const& p) {
   gdn_sizes const& g = p.memory.sizes;
@@ -49,23 +73,7 @@ QPN_HD void run_program(Lane& lane, gdn_shift_params const& p) {
   gdn_lane const at = p.memory.at(p.replay ? outer : p.layer, span.lane);
   float const* const rows = p.replay ? at.raw : p.qkvz + span.first_row * p.qkvz_stride;
   std::int64_t const stride = p.replay ? g.channels() : p.qkvz_stride;
-  int const kept = g.kernel - 1;
-  auto const source_of = [&](int j) {
-    int const from = j + span.rows;  // in [columns, rows]
-    return (from < kept ? at.conv + from * g.channels() : rows + (from - kept) * stride) + channel;
-  };
-  constexpr int batch = 3;  // loads that travel together; a source is not below its target
-  for (int first = 0; first < kept; first += batch) {
-    float column[batch];
-    QPN_UNROLL
-    for (int j = 0; j < batch; ++j) {
-      if (first + j < kept) column[j] = lane.load(source_of(first + j));
-    }
-    QPN_UNROLL
-    for (int j = 0; j < batch; ++j) {
-      if (first + j < kept) lane.store(at.conv + (first + j) * g.channels() + channel, column[j]);
-    }
-  }
+  shift_channel(lane, g, at.conv, rows, stride, span.rows, channel);
 }
 
 }  // namespace qwen38::ops::cuda

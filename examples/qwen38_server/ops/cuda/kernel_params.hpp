@@ -14,6 +14,7 @@
 #include "ops/cuda/gdn_prepare.hpp"
 #include "ops/cuda/gdn_recurrence.hpp"
 #include "ops/cuda/gdn_shift.hpp"
+#include "ops/cuda/gdn_short.hpp"
 #include "ops/cuda/merge_lists.hpp"
 #include "ops/cuda/peer_gather.hpp"
 #include "ops/cuda/peer_reduce.hpp"
@@ -33,7 +34,7 @@ using kernel_params =
                  attention_some_folded_params, attention_many_folded_params,
                  attention_output_params, gdn_prepare_params, gdn_chunk_factors_params,
                  gdn_chunk_scan_params, gdn_recurrence_params, gdn_norm_params, gdn_shift_params,
-                 rank_sum_params, peer_reduce_params, peer_gather_params, merge_lists_params,
-                 best_of_ranks_params, read_words_params>;
+                 gdn_short_params, rank_sum_params, peer_reduce_params, peer_gather_params,
+                 merge_lists_params, best_of_ranks_params, read_words_params>;
 
 }  // namespace qwen38::ops::cuda

@@ -17,6 +17,7 @@
 //   sine_cosine(angle, s, c)                  of a double, to fp32
 //   half_pair(bits)                           two fp16 as fp32, low half first
 //   convert_half2(low, high)                  and back, rounded to nearest even
+//   atomic_wrap(p, last)                      counts to last and then from 0; returns the old value
 //
 // and for kernels that want sm_80 or newer
 //

@@ -73,6 +73,11 @@ class backend_lane {
     *p = value > old ? value : old;
     return old;
   }
+  std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
+    std::uint32_t const old = *p;
+    *p = old >= last ? 0 : old + 1;
+    return old;
+  }
   [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
   [[nodiscard]] float exp(float x) { return std::exp(x); }
   [[nodiscard]] float exp2(float x) {

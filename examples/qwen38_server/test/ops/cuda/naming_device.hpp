@@ -41,6 +41,7 @@ using launch_counts = std::map<std::string, std::int64_t>;
         if constexpr (std::is_same_v<Params, gdn_recurrence_params>) return "gdn_recurrence";
         if constexpr (std::is_same_v<Params, gdn_norm_params>) return "gdn_norm";
         if constexpr (std::is_same_v<Params, gdn_shift_params>) return "gdn_shift";
+        if constexpr (std::is_same_v<Params, gdn_short_params>) return "gdn_short";
         if constexpr (std::is_same_v<Params, peer_reduce_params>) return "peer_reduce";
         if constexpr (std::is_same_v<Params, peer_gather_params>) return "peer_gather";
         if constexpr (std::is_same_v<Params, best_of_ranks_params>) return "best_of_ranks";

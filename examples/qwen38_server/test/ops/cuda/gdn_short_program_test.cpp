@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// gdn_short on the emulator with checked memory, its CTAs interleaved: what it may touch, that no
+// CTA changes columns which another one still reads, and that what it relies on is relied on.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ops/cuda/gdn_short.hpp"
+#include "support/emulator/emulator.hpp"
+
+namespace qwen38::test {
+namespace {
+
+using namespace ops::cuda;
+using qpn::test::region_use;
+
+enum class mistake {
+  none,
+  no_barrier_before_keys,
+  no_barrier_before_rows,
+  no_barrier_before_norm,
+  first_is_last,  ///< the CTA that arrives first changes the columns
+  nobody_is_last,
+  counts_on,  ///< arrivals are not 0 again
+};
+
+/// The operations that gdn_short needs, with a mistake.
+class gdn_lane_of_test {
+ public:
+  gdn_lane_of_test(qpn::test::emulated_lane& lane, mistake made) : lane_(&lane), made_(made) {}
+
+  [[nodiscard]] int thread() const { return lane_->thread(); }
+  [[nodiscard]] int block() const { return lane_->block(); }
+  [[nodiscard]] span_entry load(span_entry const* p) {
+    // Larger than what the emulator loads at once.
+    span_entry span;
+    for (std::size_t at = 0; at < sizeof span; at += 8) {
+      std::uint64_t const part = lane_->load(reinterpret_cast<std::uint64_t const*>(p) + at / 8);
+      std::memcpy(reinterpret_cast<char*>(&span) + at, &part, 8);
+    }
+    return span;
+  }
+  template <class T>
+  [[nodiscard]] T load(T const* p) {
+    return lane_->load(p);
+  }
+  template <class T>
+  void store(T* p, T value) {
+    lane_->store(p, value);
+  }
+  template <class T>
+  [[nodiscard]] T shared_load(int offset) {
+    return lane_->template shared_load<T>(offset);
+  }
+  template <class T>
+  void shared_store(int offset, T value) {
+    lane_->shared_store(offset, value);
+  }
+  void sync_block() {
+    auto const dropped =
+        static_cast<int>(made_) - static_cast<int>(mistake::no_barrier_before_keys);
+    if (barriers_++ != dropped) lane_->sync_block();
+  }
+  void sync_warp() { lane_->sync_warp(); }
+  [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+    return lane_->shuffle_xor(value, mask);
+  }
+  std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
+    std::uint32_t const old = lane_->atomic_add(p, 1);
+    if (old == last && made_ != mistake::counts_on) lane_->atomic_add(p, ~last);
+    if (made_ == mistake::first_is_last) return last - old;
+    return made_ == mistake::nobody_is_last ? 0 : old;
+  }
+  [[nodiscard]] float fma(float a, float b, float c) { return std::fma(a, b, c); }
+  [[nodiscard]] float exp(float x) { return std::exp(x); }
+  [[nodiscard]] float sqrt(float x) { return std::sqrt(x); }
+  [[nodiscard]] float log1p(float x) { return std::log1p(x); }
+  [[nodiscard]] std::uint32_t convert_half2(float low, float high) {
+    return qpn::encode_f16(low) | static_cast<std::uint32_t>(qpn::encode_f16(high)) << 16;
+  }
+
+ private:
+  qpn::test::emulated_lane* lane_;
+  mistake made_;
+  int barriers_ = 0;
+};
+
+constexpr gdn_sizes sizes{1, 3, 16, 4, 1e-6F};
+constexpr std::int64_t rows = 3;  ///< 2 of lane 1, and a tentative one of lane 0
+constexpr int lanes = 2;
+
+/// Arrays that the kernel takes, with their regions.
+class gdn_arrays {
+ public:
+  gdn_arrays() {
+    memory.sizes = sizes;
+    memory.lanes = lanes;
+    memory.record_rows = 2;
+    auto const kept = region_use::workspace | region_use::initialised;
+    memory.first.s = make("S", lanes * memory.s_values(), kept);
+    memory.first.conv = make("columns", lanes * memory.conv_values(), kept);
+    memory.first.raw = make("raw", lanes * 2 * sizes.channels(), region_use::output);
+    memory.first.record = {make("mixed", lanes * 2 * sizes.channels(), region_use::output),
+                           make("decay", lanes * 2 * sizes.value_heads, region_use::output),
+                           make("beta", lanes * 2 * sizes.value_heads, region_use::output)};
+    kernel.memory = memory;
+    kernel.qkvz_stride = sizes.channels() + sizes.value_channels();
+    kernel.qkvz = make("qkvz", rows * kernel.qkvz_stride, region_use::data);
+    kernel.ba_stride = 2 * sizes.value_heads;
+    kernel.ba = make("ba", rows * kernel.ba_stride, region_use::data);
+    kernel.taps = make("taps", sizes.channels() * sizes.kernel, region_use::data);
+    kernel.a_log = make("a_log", sizes.value_heads, region_use::data);
+    kernel.dt_bias = make("dt_bias", sizes.value_heads, region_use::data);
+    kernel.w = make("w", sizes.value_dim, region_use::data);
+    kernel.out = {make("out", rows * sizes.value_channels(), region_use::output),
+                  sizes.value_channels(), false};
+    kernel.arrivals = arrivals;
+    regions.add_region("arrivals", arrivals, sizeof arrivals, kept);
+    kernel.pass.spans = spans;
+    kernel.pass.span_count = 2;
+    regions.add_region("spans", spans, sizeof spans, region_use::data);
+  }
+
+  [[nodiscard]] qpn::test::emulation_report run(mistake made, std::uint64_t seed, int resident) {
+    qpn::test::emulation_options options;
+    options.blocks = static_cast<int>(kernel.blocks());
+    options.threads = gdn_short_params::threads;
+    options.shared_bytes = gdn_short_params::shared_bytes;
+    options.seed = seed;
+    options.memory = &regions;
+    options.order = qpn::test::cta_order::shuffled;
+    options.resident = resident;
+    return qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
+      gdn_lane_of_test own(lane, made);
+      run_program(own, kernel);
+    });
+  }
+  [[nodiscard]] bool same_bits(gdn_arrays const& other) const {
+    return values == other.values && std::memcmp(arrivals, other.arrivals, sizeof arrivals) == 0;
+  }
+
+  gdn_memory memory;
+  gdn_short_params kernel;
+  qpn::test::emulator_memory regions;
+  span_entry spans[2] = {{1, 0, 2, 0, 0, 0, 0, 0}, {0, 2, 1, 1, 0, 0, 0, 0}};
+  std::uint32_t arrivals[lanes] = {};
+  std::vector<std::vector<float>> values;
+
+ private:
+  float* make(std::string const& name, std::int64_t count, region_use use) {
+    std::normal_distribution<float> normal;
+    auto& made = values.emplace_back(static_cast<std::size_t>(count));
+    for (float& value : made) value = normal(random_);
+    regions.add_region(name, made.data(), made.size() * sizeof(float), use);
+    return made.data();
+  }
+
+  std::mt19937_64 random_{5};
+};
+
+/// What the right program gives, CTA after CTA.
+gdn_arrays const& expected() {
+  static gdn_arrays arrays;
+  static qpn::test::emulation_report const report = arrays.run(mistake::none, 0, 1);
+  EXPECT_TRUE(report.ok()) << report.text();
+  return arrays;
+}
+
+TEST(gdn_short_program, gives_the_same_whatever_the_schedule) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (int resident : {1, 2, 6}) {
+      gdn_arrays arrays;
+      auto const report = arrays.run(mistake::none, seed, resident);
+      EXPECT_TRUE(report.ok()) << "seed " << seed << ", " << resident
+                               << " resident: " << report.text();
+      EXPECT_TRUE(arrays.same_bits(expected()))
+          << "seed " << seed << ", " << resident << " resident";
+      EXPECT_TRUE(qpn::test::all_equal(report.write_counts("out"), 1)) << "seed " << seed;
+    }
+  }
+}
+
+TEST(gdn_short_program, every_mistake_is_found) {
+  for (mistake made : {mistake::no_barrier_before_keys, mistake::no_barrier_before_rows,
+                       mistake::no_barrier_before_norm, mistake::first_is_last,
+                       mistake::nobody_is_last, mistake::counts_on}) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      gdn_arrays arrays;
+      auto const report = arrays.run(made, seed, 1);
+      EXPECT_FALSE(report.ok() && arrays.same_bits(expected()))
+          << "mistake " << static_cast<int>(made) << ", seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qwen38::test
