@@ -78,11 +78,11 @@ class bench_device final : public device {
   }
   void wait() override { check(cudaStreamSynchronize(stream_), "the work in the stream"); }
   [[nodiscard]] std::uint64_t waits() const noexcept override { return 0; }
-  [[nodiscard]] std::unique_ptr<device_graph> capture(
+  [[nodiscard]] std::unique_ptr<device_graph> capture_alone(
       std::function<void()> const& /*work*/) override {
     refuse();
   }
-  void replay(device_graph& /*graph*/) override { refuse(); }
+  void replay_alone(device_graph& /*graph*/) override { refuse(); }
   void launch(kernel_params const& kernel) override {
     check(launch_kernel(kernel, overlap_, {}, stream_), "to launch a kernel");
   }

@@ -207,6 +207,11 @@ int run(all_flags flags, CLI::Option const& depths) {
   }
   flags.rounds.json = flags.suites.json = flags.documents.json;
   if (flags.suite == "documents") return bench(flags.documents);
+  if (flags.profile_round && model.tp > 1 && model.device != "cpu") {
+    throw error(error_kind::invalid_argument,
+                "--profile-round replays parts of rounds on one GPU, for which other ranks would "
+                "not wait: expected --tp 1 with it");
+  }
   model.profiled = flags.profile_round;
   if (flags.suite == "rounds") {
     if (has_automatic(flags.documents.depths)) {

@@ -43,8 +43,8 @@ class communicator {
   [[nodiscard]] virtual char const* name() const noexcept = 0;
   /// Device memory that this end holds.
   [[nodiscard]] virtual std::size_t resident_bytes() const noexcept = 0;
-  /// Whether a rank may capture its calls into a graph of its own stream and replay it, as long as
-  /// all ranks do the same.
+  /// Whether calls may be part of what a backend records, as long as all ranks record and replay
+  /// the same, in the same order.
   [[nodiscard]] virtual bool can_capture() const noexcept = 0;
 
   /// x += (rank 0's partial + rank 1's partial + ...), element by element, added in that order: the

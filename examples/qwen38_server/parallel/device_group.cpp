@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -49,6 +52,12 @@ bool share_one_gpu(std::vector<std::shared_ptr<device>> const& devices) {
                   " GPUs: expected a GPU for each rank, or one for all");
 }
 
+/// A rank's part of a graph of all ranks' work.
+struct joint_graph final : device_graph {
+  std::uint64_t number = 0;           ///< equal in all parts of a graph, and in no other's
+  std::unique_ptr<device_graph> all;  ///< rank 0's alone
+};
+
 class device_group {
  public:
   device_group(std::vector<std::shared_ptr<device>> devices, device_group_options const& options)
@@ -56,6 +65,7 @@ class device_group {
         options_(options),
         shares_gpu_(share_one_gpu(devices_)),
         ranks_(size()),
+        capturing_ranks_(size()),
         published_(devices_.size()),
         calls_(devices_.size()) {
     if (size() > max_peers) {
@@ -85,6 +95,7 @@ class device_group {
   }
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(devices_.size()); }
+  [[nodiscard]] device& at(int rank) const { return *devices_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] bool shares_gpu() const noexcept { return shares_gpu_; }
   [[nodiscard]] std::size_t resident_bytes(int rank) const noexcept {
     rank_memory const& own = memory_[static_cast<std::size_t>(rank)];
@@ -228,6 +239,33 @@ class device_group {
         memory_[static_cast<std::size_t>(rank)].best.as<ranked_id>(), best.data(), rows, size()});
   }
 
+  /// One graph, begun and ended in rank 0's stream, of what all ranks' `work` does in theirs. Where
+  /// it fails on one rank, the graph is dropped and all throw what failed first.
+  [[nodiscard]] std::unique_ptr<device_graph> capture(int rank, std::function<void()> const& work) {
+    start_call(rank, 0);
+    ranks_.begin_call(rank, {operation::capture, 0, 0});
+    auto part = std::make_unique<joint_graph>();
+    part->number = calls_[static_cast<std::size_t>(rank)];
+    // All ranks have come, and each comes to both meetings, whatever fails: at the first nobody
+    // works any longer, after the second no stream is captured.
+    if (rank == 0) {
+      part->all = capture_all(work);
+    } else {
+      take_part(rank, work);
+      capturing_ranks_.meet();
+    }
+    capturing_ranks_.meet();
+    if (first_failure_) throw error(*first_failure_);
+    return part;
+  }
+
+  void replay(int rank, device_graph& graph) {
+    auto& part = static_cast<joint_graph&>(graph);
+    start_call(rank, 0);
+    join(rank, {operation::replay, static_cast<std::int64_t>(part.number), 0}, {},
+         [&] { at(0).replay_alone(*part.all); });
+  }
+
   void check() {
     bool stopped = word(words_.get(), 0).load() != 0;
     for (int rank = 0; rank < size(); ++rank) {
@@ -256,6 +294,7 @@ class device_group {
     if (!is_whole || !ranks_.rejoin(rank)) return false;
     if (++rejoined_ == size()) {
       rejoined_ = 0;
+      first_failure_.reset();
       word(words_.get(), 0).store(0);
     }
     return true;
@@ -265,7 +304,6 @@ class device_group {
   enum flag_set { reduce_flags, gather_flags };
   static constexpr int flag_sets = 2;
 
-  [[nodiscard]] device& at(int rank) const { return *devices_[static_cast<std::size_t>(rank)]; }
   static std::uint32_t const* words_of(void const* data) {
     return static_cast<std::uint32_t const*>(data);
   }
@@ -317,14 +355,66 @@ class device_group {
     at(rank).record(*ready_[static_cast<std::size_t>(rank)]);
     publish(rank, shape, own);
     if (rank == 0) {
-      for (int other = 1; other < size(); ++other) {
-        at(0).wait_for(*ready_[static_cast<std::size_t>(other)]);
-      }
+      wait_for_others();
       launch_all();
       at(0).record(*joined_);
     }
     ranks_.meet();
     if (rank != 0) at(rank).wait_for(*joined_);
+  }
+
+  void wait_for_others() {
+    for (int other = 1; other < size(); ++other) {
+      at(0).wait_for(*ready_[static_cast<std::size_t>(other)]);
+    }
+  }
+
+  /// Rank 0's capture, which holds the others' from the first meeting in it to the last.
+  [[nodiscard]] std::unique_ptr<device_graph> capture_all(std::function<void()> const& work) {
+    std::unique_ptr<device_graph> graph;
+    bool begun = false;
+    attempt(0, [&] {
+      graph = at(0).capture_alone([&] {
+        begun = true;
+        attempt(0, [&] {
+          at(0).record(*joined_);
+          ranks_.meet();
+          work();
+        });
+        capturing_ranks_.meet();
+        wait_for_others();
+        if (first_failure_) throw error(*first_failure_);
+      });
+    });
+    if (!begun) capturing_ranks_.meet();
+    return graph;
+  }
+  void take_part(int rank, std::function<void()> const& work) {
+    attempt(rank, [&] {
+      ranks_.meet();
+      at(rank).wait_for(*joined_);
+      attempt(rank, work);
+      at(rank).record(*ready_[static_cast<std::size_t>(rank)]);
+    });
+  }
+
+  /// A rank's part of a capture: where it fails, the others give up theirs.
+  template <class Part>
+  void attempt(int rank, Part const& part) noexcept {
+    try {
+      part();
+    } catch (error const& failure) {
+      abandon_capture(rank, failure);
+    } catch (std::exception const& failure) {
+      abandon_capture(rank, error(error_kind::internal, failure.what()));
+    }
+  }
+  void abandon_capture(int rank, error const& failure) noexcept {
+    {
+      std::scoped_lock const lock(failure_mutex_);
+      if (!first_failure_) first_failure_ = failure;
+    }
+    give_up(rank);
   }
 
   /// In grids whose CTAs are all resident.
@@ -352,6 +442,7 @@ class device_group {
   device_group_options options_;
   bool shares_gpu_;
   rendezvous ranks_;
+  rendezvous capturing_ranks_;            ///< nobody gives up
   std::shared_ptr<std::uint32_t> words_;  ///< peer_guard's
   peer_guard guard_;
   std::vector<rank_memory> memory_;
@@ -361,12 +452,19 @@ class device_group {
   std::vector<std::uint64_t> calls_;     ///< each rank's own; read while none is in a call
   std::atomic<bool> half_done_ = false;  ///< a rank went on after another had given up
   int rejoined_ = 0;
+  std::mutex failure_mutex_;
+  std::optional<error> first_failure_;  ///< of a capture; read after a meeting
 };
 
-class device_end final : public communicator {
+class device_end final : public communicator, public joint_capture {
  public:
   device_end(std::shared_ptr<device_group> shared, int rank)
-      : shared_(std::move(shared)), rank_(rank) {}
+      : shared_(std::move(shared)), rank_(rank) {
+    if (shared_->shares_gpu()) shared_->at(rank_).capture_jointly(this);
+  }
+  device_end(device_end const&) = delete;
+  device_end& operator=(device_end const&) = delete;
+  ~device_end() override { shared_->at(rank_).capture_jointly(nullptr); }
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return shared_->size(); }
@@ -377,7 +475,7 @@ class device_end final : public communicator {
   [[nodiscard]] std::size_t resident_bytes() const noexcept override {
     return shared_->resident_bytes(rank_);
   }
-  [[nodiscard]] bool can_capture() const noexcept override { return !shared_->shares_gpu(); }
+  [[nodiscard]] bool can_capture() const noexcept override { return true; }
   void sum_into(ops::tensor partial, ops::tensor x, norm_step const& then) override {
     shared_->sum(rank_, {partial, x, then, {}, {}});
   }
@@ -389,6 +487,11 @@ class device_end final : public communicator {
   void check() override { shared_->check(); }
   void give_up() noexcept override { shared_->give_up(rank_); }
   [[nodiscard]] bool rejoin() noexcept override { return shared_->rejoin(rank_); }
+
+  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) override {
+    return shared_->capture(rank_, work);
+  }
+  void replay(device_graph& graph) override { shared_->replay(rank_, graph); }
 
  private:
   std::shared_ptr<device_group> shared_;

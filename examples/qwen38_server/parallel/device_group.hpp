@@ -24,7 +24,8 @@ struct device_group_options {
 /// Devices of different GPUs: each rank launches its own kernel, stores into the others' memory and
 /// waits for theirs on the GPU; calls wait for no thread, but for gather_columns(), which exchanges
 /// addresses. Devices of one GPU: rank 0 launches one grid for all ranks, whose streams are joined
-/// by events; the threads meet in every call.
+/// by events; the threads meet in every call. What such devices capture, as long as the ends are
+/// there, goes into one graph (device::capture_jointly()).
 ///
 /// Throws qwen38::error: invalid_argument where some devices share a GPU and others do not, or
 /// there are more than max_peers; unavailable where GPUs cannot reach each other's memory.

@@ -15,7 +15,7 @@ namespace qwen38::parallel {
 
 /// What must be the same on all ranks that meet in a call.
 struct call_shape {
-  enum class operation : std::uint8_t { sum, gather, merge, maximum };
+  enum class operation : std::uint8_t { sum, gather, merge, maximum, capture, replay };
   operation what = operation::sum;
   std::int64_t rows = 0;
   std::int64_t cols = 0;

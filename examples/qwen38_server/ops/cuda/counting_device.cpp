@@ -25,7 +25,7 @@ void counting_device::download(void* to, byte_lines /*from*/, std::size_t width,
   std::memset(to, 0, width * height);
 }
 
-std::unique_ptr<device_graph> counting_device::capture(std::function<void()> const& work) {
+std::unique_ptr<device_graph> counting_device::capture_alone(std::function<void()> const& work) {
   std::uint64_t const before = launches_;
   work();
   longest_capture_ = std::max(longest_capture_, launches_ - before);

@@ -35,8 +35,9 @@ class counting_device : public device {
   /// Kernels and products of the longest capture.
   [[nodiscard]] std::uint64_t longest_capture() const noexcept { return longest_capture_; }
 
-  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) override;
-  void replay(device_graph& /*graph*/) override {}
+  [[nodiscard]] std::unique_ptr<device_graph> capture_alone(
+      std::function<void()> const& work) override;
+  void replay_alone(device_graph& /*graph*/) override {}
   void launch(kernel_params const& kernel) override;
   void init_workspace(linear_plan const& /*plan*/, qpn::workspace_view /*workspace*/) override {}
   void gemm(linear_plan const& plan, qpn::gemm_args const& args,

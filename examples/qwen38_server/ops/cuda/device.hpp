@@ -47,6 +47,16 @@ class device_graph {
   virtual ~device_graph() = default;
 };
 
+/// A device's end of a group of streams of one GPU whose work goes into one graph. Each device of
+/// the group makes the same calls in the same order, on a thread of its own.
+class joint_capture {
+ public:
+  virtual ~joint_capture() = default;
+  [[nodiscard]] virtual std::unique_ptr<device_graph> capture(
+      std::function<void()> const& work) = 0;
+  virtual void replay(device_graph& graph) = 0;
+};
+
 /// One GPU and one stream: all that the backend, which is host code, asks of CUDA. Work is done in
 /// the order of the calls; only download() and wait() wait for it. Everything throws qwen38::error
 /// (internal) with one sentence: what failed, where, and CUDA's reason. A failure of earlier work
@@ -80,9 +90,23 @@ class device {
 
   /// Keeps what `work` does in this stream, without doing it. It may not wait, upload, or come and
   /// go with memory, nor may another thread do so meanwhile: that is an error here or there.
-  [[nodiscard]] virtual std::unique_ptr<device_graph> capture(
+  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) {
+    return joint_ != nullptr ? joint_->capture(work) : capture_alone(work);
+  }
+  void replay(device_graph& graph) {
+    if (joint_ != nullptr) {
+      joint_->replay(graph);
+    } else {
+      replay_alone(graph);
+    }
+  }
+  /// From now on work is captured and replayed by a group, which this is one of; null: alone.
+  void capture_jointly(joint_capture* end) noexcept { joint_ = end; }
+  /// capture() of this stream, and of all that wait for it meanwhile and that it waits for in the
+  /// end: their work, too, is kept.
+  [[nodiscard]] virtual std::unique_ptr<device_graph> capture_alone(
       std::function<void()> const& work) = 0;
-  virtual void replay(device_graph& graph) = 0;
+  virtual void replay_alone(device_graph& graph) = 0;
   /// Scratch gave up an address, which graphs captured before may use.
   void note_move() noexcept { ++moves_; }
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
@@ -101,7 +125,8 @@ class device {
 
   // Between the devices of a group, one rank each.
 
-  /// A point in a device's stream.
+  /// A point in a device's stream. One of work that is kept is for other streams of the same
+  /// capture.
   class mark {
    public:
     virtual ~mark() = default;
@@ -124,6 +149,7 @@ class device {
 
  private:
   std::uint64_t moves_ = 0;
+  joint_capture* joint_ = nullptr;
 };
 
 }  // namespace qwen38::ops::cuda

@@ -244,25 +244,24 @@ class gpu_device final : public device {
   }
   [[nodiscard]] std::uint64_t waits() const noexcept override { return waits_; }
 
-  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) override {
+  [[nodiscard]] std::unique_ptr<device_graph> capture_alone(
+      std::function<void()> const& work) override {
     make_current();
+    require_no_capture("a capture");
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "to begin a capture");
-    captures_ = true;
     cudaGraph_t captured = nullptr;
     try {
       work();
     } catch (...) {
-      captures_ = false;
       static_cast<void>(cudaStreamEndCapture(stream_, &captured));
       if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
       static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
       throw;
     }
-    captures_ = false;
     check(cudaStreamEndCapture(stream_, &captured), "to end a capture");
     return std::make_unique<gpu_graph>(captured);
   }
-  void replay(device_graph& graph) override {
+  void replay_alone(device_graph& graph) override {
     make_current();
     check(cudaGraphLaunch(static_cast<gpu_graph&>(graph).ready, stream_), "to launch a graph");
   }
@@ -352,8 +351,11 @@ class gpu_device final : public device {
     return memory;
   }
 
+  /// The capture may be one that another rank has begun.
   void require_no_capture(char const* what) const {
-    if (!captures_) return;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream_, &status), "to ask whether a graph is captured");
+    if (status == cudaStreamCaptureStatusNone) return;
     throw error(error_kind::internal,
                 std::string("CUDA: ") + what + " while a graph is captured: expected none");
   }
@@ -364,7 +366,6 @@ class gpu_device final : public device {
   cudaStream_t stream_ = nullptr;
   bool overlap_ = false;
   byte_range ahead_;
-  bool captures_ = false;
   std::uint64_t waits_ = 0;
   std::unique_ptr<pinned_ring> pinned_;
   memory_ledger ledger_;

@@ -86,6 +86,11 @@ class Rounds(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn(flag.encode(), done.stderr)
 
+    def test_a_round_over_gpus_is_not_taken_apart(self):
+        done = run("bench", "--model", "synth:tiny", "--device", "cuda", "--tp", "2", "--profile-round")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"expected --tp 1", done.stderr)
+
 
 class Suites(unittest.TestCase):
     def test_domain_on_the_demo_model(self):

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "cli/documents.hpp"
 #include "cli/draft_depth.hpp"
 #include "cli/load.hpp"
+#include "model/rank_group.hpp"
 #include "support/error.hpp"
 #include "test/cli/answers.hpp"
 
@@ -76,14 +78,18 @@ answers answer_on(std::string const& device, std::size_t count, int k, std::size
   return answer(*engine, requests_for(loaded, read_heldout(loaded, count), {k}), together);
 }
 
-/// Every depth and lane count, with an empty prefix cache and with a full one. Returns the routes
-/// of all products.
-std::set<std::string> expect_one_text(cli::model_flags flags, std::size_t count,
-                                      std::vector<cli::draft_depth> const& depths,
-                                      std::vector<int> const& lanes,
-                                      engine::sampling_params const& how = greedy()) {
-  answers wanted;
-  std::set<std::string> routes;
+struct texts {
+  answers ids;
+  std::set<std::string> routes;  ///< of all products
+};
+
+/// Every depth and lane count, with an empty prefix cache and with a full one; all in recorded
+/// rounds.
+texts expect_one_text(cli::model_flags flags, std::size_t count,
+                      std::vector<cli::draft_depth> const& depths, std::vector<int> const& lanes,
+                      engine::sampling_params const& how = greedy()) {
+  texts all;
+  answers& wanted = all.ids;
   for (int together : lanes) {
     for (cli::draft_depth const& depth : depths) {
       flags.lanes = together;
@@ -100,10 +106,16 @@ std::set<std::string> expect_one_text(cli::model_flags flags, std::size_t count,
                                        << together << " lanes, " << (warm ? "warm" : "cold");
         }
       }
-      for (ops::route_count const& one : cli::routes_of(loaded)) routes.insert(one.route);
+      for (ops::route_count const& one : cli::routes_of(loaded)) all.routes.insert(one.route);
+      ops::work_counts const first = loaded.ranks.front()->counts();
+      EXPECT_GT(first.replays, first.recordings);
+      for (model::qwen38_model const* const rank : loaded.ranks) {
+        EXPECT_EQ(rank->counts().recordings, first.recordings);
+        EXPECT_EQ(rank->counts().replays, first.replays);
+      }
     }
   }
-  return routes;
+  return all;
 }
 
 TEST(cuda_texts, are_the_same_at_every_depth_in_company_and_with_cached_beginnings) {
@@ -154,16 +166,42 @@ TEST(cuda_texts, with_penalties_stay_in_recorded_rounds) {
 TEST(cuda_texts, are_the_same_after_wide_prefill_passes) {
   cli::model_flags flags = flags_for("cuda");
   flags.prefill_pass = 2 * prefill_pass;
-  auto const routes = expect_one_text(flags, 40, {{0}, {7}}, {1, 8});
+  auto const routes = expect_one_text(flags, 40, {{0}, {7}}, {1, 8}).routes;
   EXPECT_TRUE(std::ranges::any_of(
       routes, [](std::string const& route) { return route.find("/wide") != std::string::npos; }));
 }
 
-TEST(cuda_texts, are_the_same_for_four_ranks_on_one_gpu) {
+TEST(cuda_texts, are_the_same_for_four_ranks_on_one_gpu_and_but_for_near_ties_those_of_one) {
+  constexpr std::size_t count = 12;
+  constexpr float near_tie = 0.1F;
   cli::model_flags flags = flags_for("cuda");
   flags.tp = 4;
   flags.devices = {0, 0, 0, 0};
-  expect_one_text(flags, 12, {{0}, {3}, {7}, {15}, cli::automatic_depth}, {1, 8});
+  answers const got =
+      expect_one_text(flags, count, {{0}, {1}, {3}, {7}, {15}, cli::automatic_depth}, {1, 8}).ids;
+  {
+    flags.lanes = 4;
+    cli::loaded_model const loaded = cli::load(flags);
+    auto& group = dynamic_cast<model::rank_group&>(*loaded.model);
+    for (int rank = 0; rank < group.size(); ++rank) {  // no round is recorded
+      group.rank(rank).set_tap([](std::int64_t, std::span<float const>) {});
+    }
+    ops::work_counts const before = loaded.ranks.front()->counts();
+    auto const engine = cli::start_engine(loaded);
+    auto const requests = requests_for(loaded, read_heldout(loaded, count), {3});
+    EXPECT_EQ(answer(*engine, requests, 4), got);
+    EXPECT_EQ(loaded.ranks.front()->counts().replays, before.replays);
+  }
+  cli::loaded_model const alone = cli::load(flags_for("cuda"));
+  auto const requests = requests_for(alone, read_heldout(alone, count), {0});
+  answers wanted;
+  {
+    auto const engine = cli::start_engine(alone);
+    wanted = answer(*engine, requests, 1);
+  }
+  agreement const all = expect_near_ties(alone, requests, got, wanted, near_tie);
+  std::printf("%zu of %zu texts of four ranks are those of one; the widest near tie is %g\n",
+              all.same, got.size(), static_cast<double>(all.widest));
 }
 
 TEST(cuda_texts, are_those_of_the_cpu_but_for_near_ties) {

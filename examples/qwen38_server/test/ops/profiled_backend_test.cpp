@@ -57,7 +57,7 @@ class replay_counter final : public cuda::counting_device {
   struct graph final : cuda::device_graph {
     int launches = 0;
   };
-  std::unique_ptr<cuda::device_graph> capture(std::function<void()> const& work) override {
+  std::unique_ptr<cuda::device_graph> capture_alone(std::function<void()> const& work) override {
     auto made = std::make_unique<graph>();
     now_ = 0;
     work();
@@ -71,7 +71,7 @@ class replay_counter final : public cuda::counting_device {
     counting_device::launch(kernel);
   }
   [[nodiscard]] int launched() const { return now_; }
-  void replay(cuda::device_graph& one) override {
+  void replay_alone(cuda::device_graph& one) override {
     replays.push_back(static_cast<graph&>(one).launches);
     ++not_waited_for;
   }

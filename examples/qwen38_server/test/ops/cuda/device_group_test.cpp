@@ -24,35 +24,7 @@ using namespace std::chrono_literals;
 using parallel::communicator;
 using parallel::rank_team;
 
-constexpr std::int64_t max_cols = 200;
-
-/// A group and a backend for each rank.
-struct ranks_on_devices {
-  ranks_on_devices(int size, bool one_gpu, std::chrono::milliseconds patience = 30s)
-      : devices(open_ranks(size, one_gpu)),
-        team(parallel::make_device_group(devices, {8, max_cols, patience})) {
-    for (auto const& one : devices) backends.push_back(ops::cuda::make_backend(one));
-  }
-  [[nodiscard]] ops::cuda::device& device(int rank) const {
-    return *devices[static_cast<std::size_t>(rank)];
-  }
-  [[nodiscard]] ops::backend& backend(int rank) const {
-    return *backends[static_cast<std::size_t>(rank)];
-  }
-
-  std::vector<std::shared_ptr<ops::cuda::device>> devices;
-  std::vector<std::unique_ptr<ops::backend>> backends;
-  rank_team team;
-};
-
-std::string failure_of(rank_team& team, std::function<void(int)> const& task) {
-  try {
-    team.run(task);
-  } catch (error const& failure) {
-    return failure.what();
-  }
-  return "";
-}
+constexpr std::int64_t max_cols = ranks_on_devices::max_cols;
 
 /// The parameter: whether all ranks share a GPU.
 class device_group : public ::testing::TestWithParam<bool> {

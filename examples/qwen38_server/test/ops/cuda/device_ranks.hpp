@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ops/cuda/cuda_backend.hpp"
 #include "ops/cuda/memory.hpp"
+#include "parallel/device_group.hpp"
 #include "parallel/rank_team.hpp"
+#include "support/error.hpp"
 #include "test/ops/cuda/test_device.hpp"
 #include "test/ops/cuda/two_backends.hpp"
 
@@ -21,6 +26,40 @@ namespace qwen38::test {
     devices.push_back(open_test_device(device_kind::plain, one_gpu ? 0 : rank));
   }
   return devices;
+}
+
+/// A group and a backend for each rank.
+struct ranks_on_devices {
+  static constexpr std::int64_t max_rows = 8;
+  static constexpr std::int64_t max_cols = 200;
+
+  ranks_on_devices(int size, bool one_gpu,
+                   std::chrono::milliseconds patience = std::chrono::seconds(30))
+      : devices(open_ranks(size, one_gpu)),
+        team(parallel::make_device_group(devices, {max_rows, max_cols, patience})) {
+    for (auto const& one : devices) backends.push_back(ops::cuda::make_backend(one));
+  }
+  [[nodiscard]] ops::cuda::device& device(int rank) const {
+    return *devices[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] ops::backend& backend(int rank) const {
+    return *backends[static_cast<std::size_t>(rank)];
+  }
+
+  std::vector<std::shared_ptr<ops::cuda::device>> devices;
+  std::vector<std::unique_ptr<ops::backend>> backends;
+  parallel::rank_team team;
+};
+
+/// "": none
+[[nodiscard]] inline std::string failure_of(parallel::rank_team& team,
+                                            std::function<void(int)> const& task) {
+  try {
+    team.run(task);
+  } catch (error const& failure) {
+    return failure.what();
+  }
+  return "";
 }
 
 /// Rows of one rank in its device's memory, whose stride exceeds their columns.

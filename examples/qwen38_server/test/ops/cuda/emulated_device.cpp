@@ -20,6 +20,7 @@
 #include "support/emulator/emulator.hpp"
 #include "support/error.hpp"
 #include "support/serial_lane.hpp"
+#include "test/ops/cuda/kept_work.hpp"
 #include "test/ops/cuda/test_device.hpp"
 
 namespace qwen38::test {
@@ -143,11 +144,6 @@ class backend_lane {
   std::int64_t clock_ = 0;
 };
 
-class emulated_graph final : public device_graph {
- public:
-  std::vector<std::function<void()>> work;
-};
-
 class emulated_device final : public device {
  public:
   explicit emulated_device(qpn::device_info const& info)
@@ -175,12 +171,12 @@ class emulated_device final : public device {
   void reserve(std::size_t) override {}  // each allocation is of its own
   [[nodiscard]] memory_ledger const& memory() const noexcept override { return ledger_; }
   void clear(byte_lines to, std::size_t width, std::size_t height) override {
-    run_or_keep([=] {
+    end_.run_or_keep([=] {
       for (std::size_t i = 0; i < height; ++i) std::memset(line(to, i), 0, width);
     });
   }
   void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) override {
-    run_or_keep([=] { copy_lines(to, from, width, height); });
+    end_.run_or_keep([=] { copy_lines(to, from, width, height); });
   }
   void upload(void* to, void const* from, std::size_t bytes) override {
     require_no_capture("an upload");
@@ -197,24 +193,27 @@ class emulated_device final : public device {
   }
   [[nodiscard]] std::uint64_t waits() const noexcept override { return waits_; }
 
-  [[nodiscard]] std::unique_ptr<device_graph> capture(std::function<void()> const& work) override {
+  [[nodiscard]] std::unique_ptr<device_graph> capture_alone(
+      std::function<void()> const& work) override {
+    require_no_capture("a capture");
     auto graph = std::make_unique<emulated_graph>();
-    kept_ = &graph->work;
+    end_.begin(graph->work);
     try {
       work();
     } catch (...) {
-      kept_ = nullptr;
+      graph->work->drop();
       throw;
     }
-    kept_ = nullptr;
+    graph->work->end(end_.last());
     return graph;
   }
-  void replay(device_graph& graph) override {
-    for (auto const& one : static_cast<emulated_graph&>(graph).work) one();
+  void replay_alone(device_graph& graph) override {
+    require_no_capture("a replay");
+    static_cast<emulated_graph&>(graph).work->run();
   }
 
   void launch(kernel_params const& kernel) override {
-    run_or_keep(
+    end_.run_or_keep(
         [this, kernel] { std::visit([this](auto const& params) { run(params); }, kernel); });
   }
   void init_workspace(linear_plan const& plan, qpn::workspace_view workspace) override {
@@ -231,7 +230,7 @@ class emulated_device final : public device {
     std::visit(
         [&](auto const& of) {
           check(qpn::detail::check_gemm(of, args, workspace));
-          run_or_keep([of, args, workspace] {
+          end_.run_or_keep([of, args, workspace] {
             bool const sliced = qpn::detail::is_sliced(of.layout, args.m);
             std::int64_t const rows = sliced ? qpn::gemm_max_m : std::max<std::int64_t>(args.m, 1);
             for (std::int64_t first = 0; first < args.m; first += rows) {
@@ -243,11 +242,15 @@ class emulated_device final : public device {
         },
         plan);
   }
-  // Work is done when a call returns: where ranks are threads that have met, nothing is left to
-  // wait for.
-  [[nodiscard]] std::unique_ptr<mark> make_mark() override { return std::make_unique<mark>(); }
-  void record(mark&) override {}
-  void wait_for(mark const&) override {}
+  // Work that is not kept is done when a call returns: where ranks are threads that have met,
+  // nothing is left to wait for.
+  [[nodiscard]] std::unique_ptr<mark> make_mark() override {
+    return std::make_unique<emulated_mark>();
+  }
+  void record(mark& point) override { end_.record(static_cast<emulated_mark&>(point)); }
+  void wait_for(mark const& point) override {
+    end_.wait_for(static_cast<emulated_mark const&>(point));
+  }
   [[nodiscard]] int ordinal() const noexcept override { return 0; }
   void reach(device const&) override {}
   [[nodiscard]] std::shared_ptr<std::uint32_t> make_host_words(std::size_t count) override {
@@ -280,16 +283,8 @@ class emulated_device final : public device {
     for (std::size_t i = 0; i < height; ++i) std::memcpy(line(to, i), line(from, i), width);
   }
   void require_no_capture(char const* what) const {
-    if (kept_ == nullptr) return;
+    if (!end_.is_captured()) return;
     throw error(error_kind::internal, std::string(what) + " while a graph is captured");
-  }
-  template <class Work>
-  void run_or_keep(Work const& work) {
-    if (kept_ == nullptr) {
-      work();
-    } else {
-      kept_->push_back(work);
-    }
   }
   static void check(qpn::status const& outcome) {
     if (!outcome.ok()) throw error(error_kind::internal, outcome.what);
@@ -318,7 +313,7 @@ class emulated_device final : public device {
   std::string const name_;
   std::uint64_t launches_ = 0;
   std::uint64_t waits_ = 0;
-  std::vector<std::function<void()>>* kept_ = nullptr;
+  stream_end end_;
   memory_ledger ledger_;
   std::map<void*, std::size_t> places_;
 };

@@ -10,8 +10,8 @@
 
 #include "engine/engine.hpp"
 #include "test/engine/engine_fixture.hpp"
-#include "test/engine/stepwise_round.hpp"
 #include "test/ops/cuda/gpu_model.hpp"
+#include "test/ops/cuda/round_player.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -106,79 +106,6 @@ TEST(cuda_model, every_product_has_a_route) {
   // 3 GDN layers of 5 products, one attention layer of 5, the head.
   EXPECT_EQ(launches, 3U * 5 + 5 + 1);
 }
-
-/// Lanes that decode greedily, round by round.
-class round_player {
- public:
-  struct lane {
-    std::int64_t position = 0;
-    std::vector<std::int32_t> settled;
-    std::vector<std::int32_t> seen;  ///< drafts and tokens of all rounds
-  };
-
-  explicit round_player(model::qwen38_model& lm) : lm_(lm) {}
-
-  void prefill(int index, std::vector<std::int32_t> const& ids) {
-    auto const logits = all_logits(lm_, index, ids);
-    std::vector<std::int32_t> const shifted(ids.begin() + 1, ids.end());
-    model::draft_rows const rows{index, 0, shifted, true, false};
-    std::int32_t none = -1;
-    lm_.draft({&rows, 1}, {&none, 1});
-    lanes[index] = {std::ssize(ids), {best(std::span(logits).last(512))}, {}};
-  }
-  void play(std::map<int, int> const& depths) {
-    std::vector<model::round_lane> batch;
-    for (auto const& [index, drafts] : depths) {
-      lane const& one = lanes[index];
-      batch.push_back({index, one.position, one.settled, drafts, choice_});
-    }
-    std::vector<model::round_result> results(batch.size());
-    run(batch, results);
-    for (std::size_t i = 0; i < batch.size(); ++i) take(lanes[batch[i].lane], batch[i], results[i]);
-  }
-
-  std::map<int, lane> lanes;
-
- protected:
-  virtual void run(std::span<model::round_lane const> batch,
-                   std::span<model::round_result> results) {
-    lm_.round(batch, results);
-  }
-  [[nodiscard]] static std::int32_t best(std::span<float const> row) {
-    auto const valid = row.first(tiny_valid_ids);
-    return static_cast<std::int32_t>(std::ranges::max_element(valid) - valid.begin());
-  }
-  void take(lane& one, model::round_lane const& was, model::round_result const& got) {
-    EXPECT_EQ(std::ssize(got.drafts), was.drafts);
-    one.settled.clear();
-    do {
-      std::size_t const row = one.settled.size();
-      one.settled.push_back(got.chosen.empty() ? best(got.logits.subspan(row * 512, 512))
-                                               : got.chosen[row].id);
-    } while (one.settled.size() <= got.drafts.size() &&
-             one.settled.back() == got.drafts[one.settled.size() - 1]);
-    one.seen.insert(one.seen.end(), got.drafts.begin(), got.drafts.end());
-    one.seen.insert(one.seen.end(), one.settled.begin(), one.settled.end());
-    one.position += std::ssize(one.settled);
-    if (was.drafts > 0) lm_.keep(was.lane, std::ssize(one.settled));
-  }
-
-  model::qwen38_model& lm_;
-  ops::token_choice const greedily_ = {};
-  ops::token_choice const* choice_ = &greedily_;
-};
-
-class stepwise_player final : public round_player {
- public:
-  using round_player::round_player;
-
- private:
-  void run(std::span<model::round_lane const> batch,
-           std::span<model::round_result> results) override {
-    steps_.run(lm_, batch, results);
-  }
-  stepwise_round steps_;
-};
 
 // Queued without a look at what comes out, padded, recorded and replayed: the same drafts and
 // tokens as step by step; and the host waits once a round.

@@ -59,7 +59,7 @@ class naming_device final : public ops::cuda::counting_device {
   /// Since they were last taken.
   [[nodiscard]] launch_counts take_launches() { return std::exchange(launches_, {}); }
 
-  [[nodiscard]] std::unique_ptr<ops::cuda::device_graph> capture(
+  [[nodiscard]] std::unique_ptr<ops::cuda::device_graph> capture_alone(
       std::function<void()> const& work) override {
     launch_counts const before = std::exchange(launches_, {});
     work();
@@ -67,7 +67,7 @@ class naming_device final : public ops::cuda::counting_device {
     graph->launches = std::exchange(launches_, before);
     return graph;
   }
-  void replay(ops::cuda::device_graph& graph) override {
+  void replay_alone(ops::cuda::device_graph& graph) override {
     for (auto const& [name, count] : static_cast<named_graph&>(graph).launches) {
       launches_[name] += count;
     }

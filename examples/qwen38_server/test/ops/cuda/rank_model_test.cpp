@@ -3,13 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "engine/engine.hpp"
 #include "parallel/device_group.hpp"
 #include "test/engine/engine_fixture.hpp"
 #include "test/ops/cuda/device_ranks.hpp"
 #include "test/ops/cuda/gpu_model.hpp"
+#include "test/ops/cuda/round_player.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -111,6 +117,105 @@ TEST(cuda_ranks, answers_are_the_same_at_every_depth_and_in_company) {
         EXPECT_EQ(sinks[i]->get(), solo[i]) << "one GPU " << one_gpu << ", k " << k << ", " << i;
       }
     }
+  }
+}
+
+/// Lanes of a round, and the most drafts of one.
+struct round_kind {
+  int lanes = 1;
+  int drafts = 0;
+};
+
+std::vector<round_kind> kinds_of_rounds() {
+  if (test_device_is_emulated()) return {{1, 0}, {1, 1}, {2, 3}};
+  std::vector<round_kind> kinds;
+  for (int const drafts : {0, 1, 3, 7, 15}) {
+    for (int const lanes : {1, 2, 3, 4, 5, 6, 7, 8}) {
+      if (lanes * (drafts + 1) <= 96) kinds.push_back({lanes, drafts});
+    }
+  }
+  return kinds;
+}
+
+/// Rounds of that kind behind short prompts; all lanes but the first have a draft less.
+void play_rounds(round_player& player, round_kind const& kind,
+                 std::vector<std::int32_t> const& source, int rounds) {
+  std::map<int, int> depths;
+  for (int lane = 0; lane < kind.lanes; ++lane) {
+    auto const first = source.begin() + lane;
+    player.prefill(lane, {first, first + 4 + lane});
+    depths[lane] = lane == 0 ? kind.drafts : std::max(kind.drafts - 1, 0);
+  }
+  for (int round = 0; round < rounds; ++round) player.play(depths);
+}
+
+/// Where a text parts from that of the model, both tokens must be as good, but for `near_tie`.
+void expect_near_tie(model::causal_lm& lm, std::vector<std::int32_t> const& text,
+                     std::vector<std::int32_t> const& got, std::string const& what) {
+  constexpr float near_tie = 0.1F;
+  auto const [here, there] = std::ranges::mismatch(text, got);
+  if (here == text.end() || there == got.end()) return;  // rounds that accepted another number
+  auto const logits = all_logits(lm, 0, {text.begin(), here});
+  auto const last = std::span(logits).last(static_cast<std::size_t>(lm.get_limits().vocab_size));
+  EXPECT_LT(last[static_cast<std::size_t>(*here)] - last[static_cast<std::size_t>(*there)],
+            near_tie)
+      << what << ", token " << here - text.begin();
+}
+
+// A kind's first round is done operation by operation, its second is recorded, and replayed like
+// all later ones; also where ranks share a GPU.
+TEST(cuda_ranks, recorded_rounds_give_the_ids_of_unrecorded_ones_and_of_one_rank) {
+  bool const is_slow = test_device_is_emulated();
+  int const size = is_slow ? 2 : 4;
+  char const* const directory = is_slow ? tiny : demo;
+  constexpr std::uint64_t rounds = 3;
+  model::qwen38_options const options{
+      .valid_ids = is_slow ? tiny_valid_ids : demo_valid_ids, .lanes = 8, .max_context = 128};
+  auto const source =
+      is_slow ? some_ids(20, 50) : golden("../model/golden/demo").prompts().back().ids;
+  auto const whole = open_on_gpu(directory, options);
+  for (bool one_gpu : placements(size)) {
+    auto const recorded = open_ranks_of(directory, size, options, one_gpu);
+    auto const unrecorded = open_ranks_of(directory, size, options, one_gpu);
+    for (int rank = 0; rank < size; ++rank) {
+      unrecorded->rank(rank).set_tap([](std::int64_t, std::span<float const>) {});
+    }
+    std::set<std::pair<unsigned, int>> known;  // lanes as they are filled up, drafts
+    ops::work_counts wanted;
+    int same = 0;
+    int all = 0;
+    for (round_kind const& kind : kinds_of_rounds()) {
+      std::string const what = std::to_string(kind.lanes) + " lanes, k " +
+                               std::to_string(kind.drafts) + ", one GPU " + std::to_string(one_gpu);
+      round_player player(*recorded);
+      round_player reference(*unrecorded);
+      round_player alone(*whole);
+      for (round_player* one : {&player, &reference, &alone}) {
+        play_rounds(*one, kind, source, static_cast<int>(rounds));
+      }
+      bool const is_new =
+          known.emplace(std::bit_ceil(static_cast<unsigned>(kind.lanes)), kind.drafts).second;
+      wanted.recordings += is_new ? 1 : 0;
+      wanted.replays += is_new ? rounds - 1 : rounds;
+      for (int rank = 0; rank < size; ++rank) {
+        ops::work_counts const got = recorded->rank(rank).counts();
+        EXPECT_EQ(got.recordings, wanted.recordings) << what << ", rank " << rank;
+        EXPECT_EQ(got.replays, wanted.replays) << what << ", rank " << rank;
+        EXPECT_EQ(unrecorded->rank(rank).counts().recordings, 0U);
+      }
+      for (auto const& [lane, own] : player.lanes) {
+        EXPECT_EQ(own.seen, reference.lanes[lane].seen) << what << ", lane " << lane;
+        ++all;
+        if (own.text == alone.lanes[lane].text) {
+          ++same;
+        } else {
+          expect_near_tie(*whole, alone.lanes[lane].text, own.text, what);
+        }
+      }
+    }
+    RecordProperty(one_gpu ? "texts_of_one_rank_on_one_gpu" : "texts_of_one_rank",
+                   std::to_string(same) + " of " + std::to_string(all));
+    EXPECT_GE(same * 100, all * 90);
   }
 }
 
