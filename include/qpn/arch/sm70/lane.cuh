@@ -71,14 +71,17 @@ struct device_lane {
   }
 
   QPN_DEVICE void sync_warp() { __syncwarp(); }
-  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads. It counts
-  // a warp once for each path on which its lanes arrive. On Volta a step has no branch; on newer
-  // GPUs mma.m8n8k4 is a subroutine, which lanes leave at different times.
+  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads. It counts a
+  // warp once for each path on which its lanes arrive. On Volta a step has no branch; on newer GPUs
+  // mma.m8n8k4 is a subroutine, which lanes enter and leave at different times.
   QPN_DEVICE void sync_pair() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     __syncwarp();
 #endif
     asm volatile("bar.sync %0, 64;" ::"r"(threadIdx.x / 64 + 1) : "memory");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    __syncwarp();
+#endif
   }
   QPN_DEVICE void sync_block() {
     __syncthreads();

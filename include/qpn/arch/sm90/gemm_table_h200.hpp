@@ -10,19 +10,28 @@
 // toolkit: nvcc of CUDA 13.0.88, driver 580.159.04 for CUDA 13.0
 // command: gemm_tune --shape
 //   tp4.gate_up,tp1.gate_up,tp4.down,tp4.gdn_in,tp4.gdn_out,tp4.attn_qkv,tp1.down,tp1.gdn_in,tp1.gdn_out,tp1.attn_qkv
-//   --m 8,16,24,32,48,64,80,96 --most-ms 6 --header gemm_table_h200.hpp --json tune.json
+//   --m 1,8,16,24,32,48,64,80,96 --most-ms 5 --replays 5 --header gemm_table_h200.hpp --json
+//   tune.json
 
 namespace qpn {
 
 inline constexpr gemm_tuning_row gemm_table_h200[] = {
-    {format_id::nvfp4, 34816, 5120, 65, 80, {gemm_method::group, 96, 1}},  // -6.4 %
-    {format_id::nvfp4, 34816, 5120, 81, 96, {gemm_method::group, 96, 1}},  // -6.5 %
-    {format_id::nvfp4, 5120, 4352, 33, 48, {gemm_method::mt2}},            // -15.4 %
-    {format_id::fp8, 4096, 5120, 17, 24, {gemm_method::mt2}},              // -16.2 %
-    {format_id::fp8, 4096, 5120, 25, 32, {gemm_method::mt2}},              // -15.3 %
-    {format_id::fp8, 5120, 1536, 33, 48, {gemm_method::mt2}},              // -19.1 %
-    {format_id::fp8, 3584, 5120, 17, 24, {gemm_method::mt2}},              // -15.9 %
-    {format_id::fp8, 3584, 5120, 25, 32, {gemm_method::mt2}},              // -15.4 %
+    {format_id::nvfp4, 8704, 5120, 25, 32, {gemm_method::mt2}},                   // -2.9 %
+    {format_id::nvfp4, 34816, 5120, 33, 48, {gemm_method::group, 64, 2}},         // -2.5 %
+    {format_id::nvfp4, 34816, 5120, 49, 64, {gemm_method::group, 64, 2}},         // -2.9 %
+    {format_id::nvfp4, 34816, 5120, 65, 80, {gemm_method::group, 96, 1}},         // -6.0 %
+    {format_id::nvfp4, 34816, 5120, 81, 96, {gemm_method::group, 96, 1}},         // -6.2 %
+    {format_id::nvfp4, 5120, 4352, 17, 24, {gemm_method::mt1, 0, 0, 0, 0, 128}},  // -4.1 %
+    {format_id::nvfp4, 5120, 4352, 25, 32, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -6.1 %
+    {format_id::nvfp4, 5120, 4352, 33, 48, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -19.3 %
+    {format_id::nvfp4, 5120, 4352, 49, 64, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -3.4 %
+    {format_id::fp8, 4096, 5120, 9, 16, {gemm_method::mt1}},                      // -4.1 %
+    {format_id::fp8, 4096, 5120, 17, 24, {gemm_method::mt2}},                     // -16.0 %
+    {format_id::fp8, 4096, 5120, 25, 32, {gemm_method::mt2}},                     // -15.0 %
+    {format_id::fp8, 5120, 1536, 33, 48, {gemm_method::mt2}},                     // -19.1 %
+    {format_id::fp8, 3584, 5120, 9, 16, {gemm_method::mt1}},                      // -3.3 %
+    {format_id::fp8, 3584, 5120, 17, 24, {gemm_method::mt2}},                     // -16.3 %
+    {format_id::fp8, 3584, 5120, 25, 32, {gemm_method::mt2}},                     // -15.3 %
 };
 
 }  // namespace qpn
