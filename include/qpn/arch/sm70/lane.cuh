@@ -71,24 +71,12 @@ struct device_lane {
   }
 
   QPN_DEVICE void sync_warp() { __syncwarp(); }
-  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads. It counts a
-  // warp once for each path on which its lanes arrive. On Volta a step has no branch; on newer GPUs
-  // mma.m8n8k4 is a subroutine, which lanes enter and leave at different times.
+  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads.
   QPN_DEVICE void sync_pair() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    __syncwarp();
-#endif
     asm volatile("bar.sync %0, 64;" ::"r"(threadIdx.x / 64 + 1) : "memory");
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    __syncwarp();
-#endif
   }
-  QPN_DEVICE void sync_block() {
-    __syncthreads();
-  }
-  QPN_DEVICE void fence_device() {
-    __threadfence();
-  }
+  QPN_DEVICE void sync_block() { __syncthreads(); }
+  QPN_DEVICE void fence_device() { __threadfence(); }
   QPN_DEVICE std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
     return atomicAdd(p, value);
   }
@@ -96,9 +84,7 @@ struct device_lane {
     return atomicMax(reinterpret_cast<unsigned long long*>(p),
                      static_cast<unsigned long long>(value));
   }
-  QPN_DEVICE bool any(bool condition) {
-    return __any_sync(0xffffffffu, condition) != 0;
-  }
+  QPN_DEVICE bool any(bool condition) { return __any_sync(0xffffffffu, condition) != 0; }
   QPN_DEVICE std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);
   }
@@ -132,15 +118,9 @@ struct device_lane {
   QPN_DEVICE std::uint32_t convert_half2(float low, float high) {
     return as_bits(__floats2half2_rn(low, high));
   }
-  QPN_DEVICE float widen_low(std::uint32_t pair) {
-    return __low2float(as_half2(pair));
-  }
-  QPN_DEVICE float widen_high(std::uint32_t pair) {
-    return __high2float(as_half2(pair));
-  }
-  QPN_DEVICE float fma(float a, float b, float c) {
-    return __fmaf_rn(a, b, c);
-  }
+  QPN_DEVICE float widen_low(std::uint32_t pair) { return __low2float(as_half2(pair)); }
+  QPN_DEVICE float widen_high(std::uint32_t pair) { return __high2float(as_half2(pair)); }
+  QPN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   QPN_DEVICE std::uint32_t byte_permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
     return __byte_perm(a, b, selector);
   }
@@ -149,9 +129,7 @@ struct device_lane {
     asm volatile("" : "+r"(value));
     return value;
   }
-  QPN_DEVICE float exp(float x) {
-    return expf(x);
-  }
+  QPN_DEVICE float exp(float x) { return expf(x); }
 };
 
 /// The lane of a GEMM, whose row blocks are the fastest dimension of the grid. Its indices are read
