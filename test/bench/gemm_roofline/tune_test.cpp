@@ -126,7 +126,7 @@ TEST(gemm_tune_candidates, are_what_the_plan_takes_and_the_rules_come_first) {
   device_info ampere = device;
   ampere.compute_capability = 80;
   EXPECT_EQ(texts_of(tune::candidates_of(layout, 64, ampere)),
-            (std::vector<std::string>{"mt4", "mt1", "mt2"}));
+            (std::vector<std::string>{"mt4", "mt1", "mt1 r56", "mt1 r128", "mt2", "mt2 r128"}));
 }
 
 TEST(gemm_tune_candidates, add_alike_where_k_is_shared_alike) {
@@ -226,7 +226,7 @@ TEST(gemm_tune_header, has_the_rows_and_what_they_gain) {
       "a-folder-with-a-name/table.hpp --m 16,64";
   measured.calls[1].choices[1] = {{gemm_method::wide, 128, 0, 1, 4}, {8.0, 8.0}};
   measured.calls.push_back(measured.calls[0]);
-  measured.calls[2].choices[1] = {{gemm_method::mt2, 0, 0, 0, 0, true}, {8.0, 12.0, 8.0, 8.0}};
+  measured.calls[2].choices[1] = {{gemm_method::mt2, 0, 0, 0, 0, 128}, {8.0, 12.0, 8.0, 8.0}};
   EXPECT_EQ(tune::header_text("my_card", measured.context, tune::table_lines(measured)),
             R"(// SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -244,9 +244,9 @@ TEST(gemm_tune_header, has_the_rows_and_what_they_gain) {
 namespace qpn {
 
 inline constexpr gemm_tuning_row my_card[] = {
-    {format_id::nvfp4, 5120, 4352, 9, 16, {gemm_method::mt1}},                    // -3.0 %
-    {format_id::nvfp4, 5120, 4352, 64, 64, {gemm_method::wide, 128, 0, 1, 4}},    // -20.0 %
-    {format_id::nvfp4, 5120, 4352, 9, 16, {gemm_method::mt2, 0, 0, 0, 0, true}},  // -20.0 %
+    {format_id::nvfp4, 5120, 4352, 9, 16, {gemm_method::mt1}},                   // -3.0 %
+    {format_id::nvfp4, 5120, 4352, 64, 64, {gemm_method::wide, 128, 0, 1, 4}},   // -20.0 %
+    {format_id::nvfp4, 5120, 4352, 9, 16, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -20.0 %
 };
 
 }  // namespace qpn
