@@ -12,6 +12,7 @@
 
 #include "ops/cuda/gdn_short.hpp"
 #include "support/emulator/emulator.hpp"
+#include "test/ops/cuda/program_grid.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -127,13 +128,7 @@ class gdn_arrays {
   }
 
   [[nodiscard]] qpn::test::emulation_report run(mistake made, std::uint64_t seed, int resident) {
-    qpn::test::emulation_options options;
-    options.blocks = static_cast<int>(kernel.blocks());
-    options.threads = gdn_short_params::threads;
-    options.shared_bytes = gdn_short_params::shared_bytes;
-    options.seed = seed;
-    options.memory = &regions;
-    options.order = qpn::test::cta_order::shuffled;
+    qpn::test::emulation_options options = grid_of(kernel, seed, regions);
     options.resident = resident;
     return qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
       gdn_lane_of_test own(lane, made);

@@ -13,6 +13,7 @@
 #include "ops/cuda/peer_gather.hpp"
 #include "ops/cuda/peer_reduce.hpp"
 #include "test/ops/cuda/peer_lane.hpp"
+#include "test/ops/cuda/program_grid.hpp"
 
 namespace qwen38::test {
 namespace {
@@ -71,20 +72,6 @@ struct outcome {
     return report.ok() && is_right && failures == std::vector<std::uint32_t>(max_peers);
   }
 };
-
-template <class Params>
-qpn::test::emulation_options grid_of(Params const& kernel, std::uint64_t seed,
-                                     qpn::test::emulator_memory& memory) {
-  qpn::test::emulation_options options;
-  options.blocks = static_cast<int>(kernel.blocks());
-  options.threads = Params::threads;
-  options.shared_bytes = Params::shared_bytes;
-  options.seed = seed;
-  options.memory = &memory;
-  options.order = qpn::test::cta_order::shuffled;
-  options.resident = options.blocks;
-  return options;
-}
 
 struct reduce_case {
   int ranks = 2;
