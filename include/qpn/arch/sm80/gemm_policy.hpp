@@ -47,8 +47,7 @@ struct gemm_policy {
   /// Of kernels with candidates, whose CTAs are as many as are resident, and of those that have no
   /// choice.
   static constexpr int registers = RowTiles == 4           ? 128
-                                   : is_nvfp4 && f16_x     ? 96
-                                   : is_nvfp4              ? (RowTiles == 2 ? 96 : 80)
+                                   : is_nvfp4              ? (RowTiles == 1 && !f16_x ? 80 : 96)
                                    : RowTiles == 2         ? 128
                                    : Operand::block_scales ? 112
                                    : is_fp8 && f16_x       ? 128
