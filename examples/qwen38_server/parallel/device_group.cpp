@@ -282,8 +282,10 @@ class device_group {
     throw error(error_kind::internal, "a rank gave up while another waited for it");
   }
 
+  /// On one GPU a kernel has all of its ranks in one grid and waits for no later launch: what runs
+  /// is left to end, so that a group whose ranks all failed can go on from it.
   void give_up(int rank) noexcept {
-    word(words_.get(), 0).store(1);
+    if (!shares_gpu_) word(words_.get(), 0).store(1);
     ranks_.give_up(rank);
   }
 

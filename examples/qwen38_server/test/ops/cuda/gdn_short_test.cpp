@@ -176,7 +176,7 @@ void expect_the_same_bits(short_case const& of, std::uint64_t seed, int passes =
   std::string text = "seed " + std::to_string(seed) + ", value_dim " +
                      std::to_string(of.sizes.value_dim) + ", spans of";
   for (span_rows const& span : of.spans) {
-    text += " " + std::to_string(span.rows) + (span.tentative ? " tentative" : "");
+    text.append(" ").append(std::to_string(span.rows)).append(span.tentative ? " tentative" : "");
   }
   gdn_work four(of, seed);
   gdn_work one(of, seed);
