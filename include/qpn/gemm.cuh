@@ -68,39 +68,42 @@ template <class Operand, int RowTiles, class Format>
 }
 
 /// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
-template <class Operand, int RowTiles, bool Candidates, int Registers>
-[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_args const& args,
-                                         sm80::gemm_params const& params, std::int64_t row_blocks,
+template <class Operand, int RowTiles, bool Candidates, int Registers, int Halves, class Format>
+[[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
+                                         gemm_args const& args, workspace_view workspace,
                                          cudaStream_t stream) noexcept {
-  dim3 const grid(static_cast<unsigned>(row_blocks), static_cast<unsigned>(params.ctas));
+  sm80::gemm_params const params =
+      sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace, Halves);
+  dim3 const grid(static_cast<unsigned>(row_blocks(args.m, RowTiles)),
+                  static_cast<unsigned>(params.ctas));
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
   if (arch == gemm_arch::sm80) {
-    return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates, Registers>, grid,
-                               threads, shared_bytes, stream, params));
+    return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves>,
+                               grid, threads, shared_bytes, stream, params));
   }
-  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates, Registers>;
+  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves>;
   return gemm_outcome(args.overlap_previous
                           ? launch_overlapping(kernel, grid, threads, shared_bytes, stream, params)
                           : launch(kernel, grid, threads, shared_bytes, stream, params));
 }
 
-/// The same without candidates.
+/// The same without candidates and with whole strips.
 /// @param registers  one of the policy's choices, at or behind Choice
-template <class Operand, int RowTiles, int Choice = 0>
-[[nodiscard]] static status launch_mma16_with(int registers, gemm_arch arch, gemm_args const& args,
-                                              sm80::gemm_params const& params,
-                                              std::int64_t row_blocks,
+template <class Operand, int RowTiles, int Choice = 0, class Format>
+[[nodiscard]] static status launch_mma16_with(int registers, gemm_arch arch,
+                                              gemm_plan<Format> const& plan, gemm_args const& args,
+                                              workspace_view workspace,
                                               cudaStream_t stream) noexcept {
   constexpr sm80::register_choices choices = sm80::gemm_policy<Operand, RowTiles>::choices;
   if constexpr (Choice + 1 < choices.count) {
     if (registers != choices.values[Choice]) {
-      return launch_mma16_with<Operand, RowTiles, Choice + 1>(registers, arch, args, params,
-                                                              row_blocks, stream);
+      return launch_mma16_with<Operand, RowTiles, Choice + 1>(registers, arch, plan, args,
+                                                              workspace, stream);
     }
   }
-  return launch_mma16<Operand, RowTiles, false, choices.values[Choice]>(arch, args, params,
-                                                                        row_blocks, stream);
+  return launch_mma16<Operand, RowTiles, false, choices.values[Choice], 2>(arch, plan, args,
+                                                                           workspace, stream);
 }
 
 template <class Operand, int RowTiles, class Format>
@@ -108,18 +111,18 @@ template <class Operand, int RowTiles, class Format>
                                          gemm_args const& args, workspace_view workspace,
                                          cudaStream_t stream) noexcept {
   using policy = sm80::gemm_policy<Operand, RowTiles>;
-  sm80::gemm_params const params = sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
-  std::int64_t const blocks = row_blocks(args.m, RowTiles);
-  if (params.epilogue.candidates != 0) {
-    return launch_mma16<Operand, RowTiles, true, policy::registers>(arch, args, params, blocks,
-                                                                    stream);
+  if (plan.problem.candidates != 0) {
+    return launch_mma16<Operand, RowTiles, true, policy::registers, 2>(arch, plan, args, workspace,
+                                                                       stream);
   }
-  int const wanted = choice_of(plan, args.m).registers;
-  int const registers = policy::choices.has(wanted)
-                            ? wanted
-                            : sm80::choose_registers(policy::choices, params.ctas * blocks,
-                                                     params.split.slices, plan.sm_count);
-  return launch_mma16_with<Operand, RowTiles>(registers, arch, args, params, blocks, stream);
+  sm80::launch_form const form = sm80::form_of<Operand, RowTiles>(plan, args.m);
+  if constexpr (policy::has_halves) {
+    if (form.halves == 1) {
+      return launch_mma16<Operand, RowTiles, false, policy::half_registers, 1>(arch, plan, args,
+                                                                               workspace, stream);
+    }
+  }
+  return launch_mma16_with<Operand, RowTiles>(form.registers, arch, plan, args, workspace, stream);
 }
 
 /// @param fit  from fit_mma16_route

@@ -29,8 +29,9 @@ struct gemm_choice {
   std::int8_t groups = 0;      ///< group: warpgroups of a CTA, 1; of 64 rows also 2, of 96 also 3
   std::int8_t ranks = 0;       ///< wide: CTAs that share the k of a tile of y, 1 to 4
   std::int8_t tail_ranks = 0;  ///< wide: more of them, where the last wave lacks tiles; or 0
-  /// mt1 and mt2 of nvfp4, mt1 of fp8: registers of a thread, one of sm80::free_registers; 0: by
-  /// the count of CTAs. Rows of x in bf16 leave no choice: any is passed by.
+  /// mt1 and mt2 of nvfp4: registers of a thread, one of detail::sm80::free_registers, with whole
+  /// strips of 32 weight rows for a CTA; 0: by the count of CTAs, and halves of few strips. Rows of
+  /// x in bf16 leave no choice: any is passed by.
   std::int16_t registers = 0;
 };
 

@@ -181,6 +181,11 @@ struct gemm_args {
   /// runs, whose results it waits for before it reads anything but the weight. So that kernel must
   /// not write the weight, nor use this call's workspace. Not read by other kernels.
   bool overlap_previous = false;
+  /// With overlap_previous: the call neither reads nor writes what the kernel before writes, and
+  /// writes nothing that one reads, as of two products of one x. It then waits for that kernel at
+  /// its end alone. x must be complete when that kernel is past its own wait: it is where that
+  /// kernel is qpn::gemm's of the same x, or was launched plainly behind what wrote x.
+  bool beside_previous = false;
 };
 
 /// The bytes that panels of `rows` weight rows take in the workspace of calls with up to max_m

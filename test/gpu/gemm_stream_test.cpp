@@ -87,6 +87,59 @@ TEST(gpu_gemm_launch, overlaps_on_two_streams_with_two_workspaces) {
   }
 }
 
+// x is written by a launch that overlaps, too, and changes from one pair of products to the next.
+TEST(gpu_gemm_launch, products_beside_each_other_read_an_x_that_is_complete) {
+  constexpr std::uint64_t seed = 26;
+  random_source random(seed);
+  for (weight_kind const kind : all_weight_kinds) {
+    gpu_weight const writes_x = random_weight(nvfp4_tensor, 512, 2048, random);
+    gpu_weight const large = random_weight(kind, 16384, 512, random);
+    gpu_weight const small = random_weight(all_weight_kinds[5], 96, 512, random);
+    gpu_gemm const first(writes_x, {});
+    gpu_gemm const second(large, f32_problem());
+    gpu_gemm const third(small, f32_problem());
+    for (std::int64_t const m : {1, 8, 16, 40}) {
+      std::vector<std::unique_ptr<gpu_call>> calls;  // first, second, third, and the same again
+      for (int set = 0; set < 2; ++set) {
+        for (gpu_gemm const* gemm : {&first, &second, &third}) {
+          calls.push_back(
+              std::make_unique<gpu_call>(*gemm, random_operands(gemm->weight(), m, random)));
+        }
+      }
+      void* const x = calls[0]->args().y;
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        gemm_args& args = calls[i]->args();
+        if (i % 3 == 0) {
+          args.y = x;
+          args.ldy = 512;
+        } else {
+          args.x = x;
+          args.ldx = 512;
+        }
+      }
+      device_stream const stream;
+      auto const results = [&] {
+        std::vector<std::vector<std::uint32_t>> y;
+        for (std::size_t const i : {1, 2, 4, 5}) y.push_back(calls[i]->result().y);
+        return y;
+      };
+      for (auto const& call : calls) call->launch(stream.get());
+      stream.wait();
+      auto const expected = results();
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        calls[i]->args().overlap_previous = true;
+        calls[i]->args().beside_previous = i % 3 == 2;
+        calls[i]->reset();
+      }
+      for (int turn = 0; turn < 50; ++turn) {
+        for (auto const& call : calls) call->launch(stream.get());
+      }
+      stream.wait();
+      EXPECT_EQ(results(), expected) << kind << " m " << m << " seed " << seed;
+    }
+  }
+}
+
 TEST(gpu_gemm_launch, can_be_captured_in_a_graph) {
   random_source random(23);
   gpu_weight const gate_up = random_weight(nvfp4_tensor, 256, 512, random);

@@ -45,6 +45,7 @@ class program_lane {
   [[nodiscard]] virtual std::uint32_t load_stream(std::uint32_t const* p) {
     return lane_->load_stream(p);
   }
+  [[nodiscard]] std::uint16_t load_stream(std::uint16_t const* p) { return lane_->load_stream(p); }
   template <class T>
   [[nodiscard]] T load_together(T const* p) {
     return load_stream(p);
@@ -242,23 +243,41 @@ emulated_call emulate_wide_kernel(gemm_plan<Format> const& plan, gemm_args const
                          });
 }
 
-template <class Operand, int RowTiles, class Format>
+template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves, class Format>
 emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
                                    workspace_view workspace, emulator_memory& memory,
                                    emulated_call_options const& options) {
   detail::sm80::gemm_params params =
-      detail::sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace);
+      detail::sm80::make_gemm_params<Operand, RowTiles>(plan, args, workspace, Halves);
   if (options.change_mma16_params) options.change_mma16_params(params);
-  return emulate_program(detail::row_blocks(args.m, RowTiles), params.ctas,
-                         params.split.slices * detail::warp_lanes,
-                         detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory,
-                         options, [&](program_lane& lane) {
-                           if (params.epilogue.candidates != 0) {
-                             detail::sm80::gemm_program<Operand, RowTiles, true>(lane, params);
-                           } else {
-                             detail::sm80::gemm_program<Operand, RowTiles, false>(lane, params);
-                           }
-                         });
+  return emulate_program(
+      detail::row_blocks(args.m, RowTiles), params.ctas, params.split.slices * detail::warp_lanes,
+      detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory, options,
+      [&](program_lane& lane) {
+        detail::sm80::gemm_program<Operand, RowTiles, Candidates, Batches, Halves>(lane, params);
+      });
+}
+
+template <class Operand, int RowTiles, class Format>
+emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
+                                   workspace_view workspace, emulator_memory& memory,
+                                   emulated_call_options const& options) {
+  using policy = detail::sm80::gemm_policy<Operand, RowTiles>;
+  auto const run = [&](auto candidates, auto batches, auto halves) {
+    return emulate_mma16_kernel<Operand, RowTiles, candidates, batches, halves>(
+        plan, args, workspace, memory, options);
+  };
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  if (plan.problem.candidates != 0) return run(std::true_type{}, one, two);
+  detail::sm80::launch_form const form = detail::sm80::form_of<Operand, RowTiles>(plan, args.m);
+  if constexpr (policy::has_halves) {
+    if (form.halves == 1) return run(std::false_type{}, two, one);
+  }
+  if constexpr (policy::is_tuned && RowTiles == 1) {
+    if (policy::batches(form.registers, false) == 2) return run(std::false_type{}, two, two);
+  }
+  return run(std::false_type{}, one, two);
 }
 
 /// Row tiles of the kernel that is emulated: four in the place of kernels over wgmma.

@@ -26,7 +26,8 @@ class serial_lane {
 
   template <class T>
   [[nodiscard]] T load_stream(T const* p) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 16, "the device has load_stream for words only");
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 16,
+                  "the device has load_stream for 2, 4 and 16 bytes");
     return *p;
   }
   template <class T>

@@ -74,19 +74,26 @@ struct column_factors {
   float bias[2] = {0.0f, 0.0f};
 };
 
+/// Those of a weight row, where it has any.
+template <class Lane>
+QPN_HD void load_column_factor(Lane& lane, epilogue_params const& p, std::int64_t column,
+                               float& scale, float& bias) noexcept {
+  if (column >= p.n) return;
+  if (p.scale != scale_mode::none) {
+    std::int64_t const at = p.scale == scale_mode::tensor ? column / tile_n : column;
+    scale = lane.load(p.scales + at);
+  }
+  if (p.bias != nullptr) bias = lane.load(p.bias + column);
+}
+
 /// Columns are weight rows 64 * group + id and 64 * group + 32 + id.
 template <class Lane>
 [[nodiscard]] QPN_HD column_factors load_column_factors(Lane& lane, epilogue_params const& p,
                                                         std::int64_t group, int id) noexcept {
   column_factors factors;
   for (int tile = 0; tile < 2; ++tile) {
-    std::int64_t const column = 2 * tile_n * group + tile * tile_n + id;
-    if (column >= p.n) continue;
-    if (p.scale != scale_mode::none) {
-      std::int64_t const at = p.scale == scale_mode::tensor ? column / tile_n : column;
-      factors.scale[tile] = lane.load(p.scales + at);
-    }
-    if (p.bias != nullptr) factors.bias[tile] = lane.load(p.bias + column);
+    load_column_factor(lane, p, 2 * tile_n * group + tile * tile_n + id, factors.scale[tile],
+                       factors.bias[tile]);
   }
   return factors;
 }
@@ -139,6 +146,21 @@ QPN_HD void store_result(Lane& lane, epilogue_params const& p, std::int64_t row,
   }
 }
 
+/// Finishes the sum of one weight row without silu_gate.
+/// @param which   of the factors are the weight row's
+/// @param column  the weight row, < n
+/// @param key     its candidate, where candidates are wanted and it may be one; else left alone
+template <class Lane>
+QPN_HD void finish_column(Lane& lane, epilogue_params const& p, column_factors const& factors,
+                          int which, std::int64_t row, std::int64_t column, float sum,
+                          std::uint64_t& key) noexcept {
+  float const value = scaled_sum(p, factors, which, sum);
+  if (p.y != nullptr) store_result(lane, p, row, column, value);
+  if (p.candidates != 0 && column < p.eligible_n) {
+    key = candidate_key(value, p.first_id + static_cast<std::uint32_t>(column));
+  }
+}
+
 /// Finishes one row of a tile group for one lane: sums low and high are those of weight rows
 /// 64 * group + id and 64 * group + 32 + id. Where candidates are wanted, key gets those of the two
 /// columns.
@@ -158,11 +180,7 @@ QPN_HD void finish_columns(Lane& lane, epilogue_params const& p, column_factors 
   for (int tile = 0; tile < 2; ++tile) {
     std::int64_t const at = column + tile * tile_n;
     if (at >= p.n) continue;
-    float const value = scaled_sum(p, factors, tile, tile == 0 ? low : high);
-    if (p.y != nullptr) store_result(lane, p, row, at, value);
-    if (p.candidates != 0 && at < p.eligible_n) {
-      key[tile] = candidate_key(value, p.first_id + static_cast<std::uint32_t>(at));
-    }
+    finish_column(lane, p, factors, tile, row, at, tile == 0 ? low : high, key[tile]);
   }
 }
 

@@ -33,15 +33,45 @@ TEST(gemm_policy, takes_the_most_registers_with_which_all_ctas_are_resident) {
   EXPECT_EQ((chosen<nvfp4_operand, 1>(160, 8)), 128);  // down
   EXPECT_EQ((chosen<nvfp4_operand, 1>(1, 1)), 128);
   EXPECT_EQ((chosen<nvfp4_operand, 2>(272, 4)), 128);
-  EXPECT_EQ((chosen<fp8_operand, 1>(128, 8)), 168);
-  EXPECT_EQ((chosen<fp8_operand, 1>(133, 8)), 128);
 }
 
 TEST(gemm_policy, fills_the_last_wave_where_there_are_several) {
-  EXPECT_EQ((chosen<nvfp4_operand, 1>(1940, 4)), 96);  // 2.94 waves; 1.63 with 56, 3.67 with 128
-  EXPECT_EQ((chosen<nvfp4_operand, 1>(7760, 4)), 96);  // 11.8, as full as 14.7 with 128
-  EXPECT_EQ((chosen<nvfp4_operand, 2>(1088, 4)), 96);  // 1.65; 2.06 with 128
-  EXPECT_EQ((chosen<nvfp4_operand, 1>(1188, 4, 131)), 96) << "1.81 waves; 1.01 with 56";
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1940, 4)), 64);   // 1.84 waves, as full as 3.67 with 128
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(2113, 4)), 128);  // 4.002; 2.001 with 64
+  EXPECT_EQ((chosen<nvfp4_operand, 2>(1088, 4)), 96);   // 1.65; 2.06 with 128
+}
+
+TEST(gemm_policy, takes_the_fewest_registers_of_many_waves) {
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(4225, 4)), 64);  // 4.001 waves
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(7760, 4)), 64);  // lm_head
+  EXPECT_EQ((chosen<nvfp4_operand, 2>(7760, 4)), 96);
+}
+
+TEST(gemm_policy, has_registers_that_spill_for_one_wave_alone) {
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1188, 4)), 56);
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1189, 4)), 128) << "3 waves of 528; 2 of 1056 with 64";
+  EXPECT_EQ((chosen<nvfp4_operand, 1>(1188, 4, 131)), 128);
+}
+
+TEST(gemm_policy, halves_the_strips_of_weights_that_have_few) {
+  EXPECT_TRUE(prefers_halves(160, h200));  // down
+  EXPECT_TRUE(prefers_halves(264, h200));
+  EXPECT_FALSE(prefers_halves(272, h200));
+  EXPECT_TRUE((gemm_policy<nvfp4_operand, 1>::has_halves));
+  EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_halves));
+  EXPECT_FALSE((gemm_policy<fp8_operand, 2>::has_halves));
+  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 1>::has_halves));
+  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 1>::has_halves));
+}
+
+TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
+  EXPECT_EQ((gemm_policy<nvfp4_operand, 1>::batches(128, false)), 2);
+  EXPECT_EQ((gemm_policy<nvfp4_operand, 1>::batches(64, false)), 1);
+  EXPECT_EQ((gemm_policy<nvfp4_operand, 1>::batches(128, true)), 1) << "with candidates";
+  EXPECT_EQ((gemm_policy<fp8_operand, 1>::batches(128, false)), 2);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 4>::batches(128, false)), 1);
+  EXPECT_EQ((gemm_policy<bf16_operand<fp8>, 2>::batches(128, false)), 1);
 }
 
 TEST(gemm_policy, passes_by_what_does_not_fit) {

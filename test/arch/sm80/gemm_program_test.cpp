@@ -110,12 +110,21 @@ TEST_P(mma16_operand_kinds, gives_the_same_bits_with_any_row_tiles) {
     gemm_result const by_rules = run_any(c);
     ASSERT_TRUE(by_rules.problems.empty()) << joined(by_rules.problems);
     std::vector<gemm_choice> choices = {{gemm_method::mt1}, {gemm_method::mt2}, {gemm_method::mt4}};
+    for (int const row_tiles : {1, 2}) {
+      detail::sm80::register_choices const free =
+          detail::sm80::free_registers(c.kind.format, row_tiles);
+      for (int i = 0; i < free.count; ++i) {
+        choices.push_back(
+            {narrow_method(row_tiles), 0, 0, 0, 0, static_cast<std::int16_t>(free.values[i])});
+      }
+    }
     for (gemm_choice const choice : choices) {
       gemm_tuning_row const row = {c.kind.format, c.n, c.k, m, m, choice};
       c.problem.tuning = {&row, 1};
       gemm_result const tuned = run_any(c);
       ASSERT_TRUE(tuned.problems.empty()) << joined(tuned.problems);
-      EXPECT_EQ(tuned.y, by_rules.y) << c.text() << " method " << static_cast<int>(choice.method);
+      EXPECT_EQ(tuned.y, by_rules.y) << c.text() << " method " << static_cast<int>(choice.method)
+                                     << " registers " << choice.registers;
     }
   }
 }
@@ -305,23 +314,32 @@ class overlap_lane : public program_lane {
  public:
   using program_lane::program_lane;
   [[nodiscard]] detail::word4 load_stream(detail::word4 const* p) override {
-    weights_before += waits == 0 ? 1 : 0;
+    weights_before += allowed == 0 ? 1 : 0;
     return program_lane::load_stream(p);
   }
   [[nodiscard]] std::uint16_t load(std::uint16_t const* p) override {
-    EXPECT_EQ(waits, 1) << "x is read before the kernel before has ended";
+    EXPECT_EQ(waits, beside ? 0 : 1) << "x is read before the kernel before has ended";
     return program_lane::load(p);
   }
-  void allow_next() override { ++allowed; }
-  void wait_previous() override { ++waits; }
+  void allow_next() override {
+    EXPECT_EQ(waits, beside ? 0 : 1) << "a launch beside this one could read x too early";
+    ++allowed;
+  }
+  void wait_previous() override {
+    EXPECT_EQ(allowed, beside ? 1 : 0);
+    ++waits;
+  }
 
+  bool beside = false;
   int weights_before = 0;
   int allowed = 0;
   int waits = 0;
 };
 
 TEST(mma16_program, an_overlapping_launch_waits_once_on_every_path_after_its_first_weights) {
-  for (std::int64_t k : {48, 1024}) {  // no slice by words; several
+  for (int const which : {0, 1, 2, 3}) {
+    std::int64_t const k = which % 2 == 0 ? 48 : 1024;  // no slice by words; several
+    bool const beside = which / 2 == 1;                 // waits at its end
     gemm_case c = mma16_case();
     c.m = 2;
     c.n = 500;
@@ -329,9 +347,14 @@ TEST(mma16_program, an_overlapping_launch_waits_once_on_every_path_after_its_fir
     c.problem.candidates = 1;  // more strips than CTAs
     std::deque<overlap_lane> lanes;
     c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
-      return lanes.emplace_back(lane);
+      overlap_lane& made = lanes.emplace_back(lane);
+      made.beside = beside;
+      return made;
     };
-    c.options.change_mma16_params = [](detail::sm80::gemm_params& p) { p.overlap_previous = true; };
+    c.options.change_mma16_params = [beside](detail::sm80::gemm_params& p) {
+      p.overlap_previous = true;
+      p.beside_previous = beside;
+    };
     gemm_result const result = run_any(c);
     ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
     for (overlap_lane const& lane : lanes) {

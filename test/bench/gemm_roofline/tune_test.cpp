@@ -105,7 +105,7 @@ TEST(gemm_tune_candidates, are_what_the_plan_takes_and_the_rules_come_first) {
       test::hopper_layout(format_id::nvfp4, scale_mode::tensor, 5120, 17408);
   EXPECT_EQ(
       texts_of(tune::candidates_of(layout, 16, device)),
-      (std::vector<std::string>{"mt2", "mt1", "mt1 r96", "mt1 r128", "mt2 r96", "mt4", "group 32/1",
+      (std::vector<std::string>{"mt2", "mt1", "mt1 r56", "mt1 r128", "mt2 r96", "mt4", "group 32/1",
                                 "group 64/1", "group 64/2", "group 96/1", "group 96/3"}));
   EXPECT_EQ(texts_of(tune::candidates_of(layout, 80, device)),
             (std::vector<std::string>{"group 96/3", "mt2", "mt2 r128", "mt4", "group 96/1"}));
@@ -122,11 +122,16 @@ TEST(gemm_tune_candidates, are_what_the_plan_takes_and_the_rules_come_first) {
       EXPECT_EQ(std::count(found.begin(), found.end(), found[i]), 1) << m << " " << i;
     }
   }
+  // Of one row block a CTA has half a strip, so that any count of registers is another kernel.
+  EXPECT_EQ(texts_of(tune::candidates_of(layout, 8, device)),
+            (std::vector<std::string>{"mt1", "mt1 r56", "mt1 r64", "mt1 r128", "mt2", "mt2 r96",
+                                      "mt4", "group 32/1", "group 64/1", "group 64/2", "group 96/1",
+                                      "group 96/3"}));
   // Without wgmma row tiles are left.
   device_info ampere = device;
   ampere.compute_capability = 80;
   EXPECT_EQ(texts_of(tune::candidates_of(layout, 64, ampere)),
-            (std::vector<std::string>{"mt4", "mt1", "mt1 r56", "mt1 r128", "mt2", "mt2 r128"}));
+            (std::vector<std::string>{"mt4", "mt1", "mt1 r56", "mt1 r64", "mt2", "mt2 r128"}));
 }
 
 TEST(gemm_tune_candidates, add_alike_where_k_is_shared_alike) {

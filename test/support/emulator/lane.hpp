@@ -46,10 +46,11 @@ class emulated_lane {
   [[nodiscard]] int block() const;
   [[nodiscard]] int row_block() const;
 
-  /// Global memory that no lane writes in this launch; 4 or 16 bytes.
+  /// Global memory that no lane writes in this launch; 2, 4 or 16 bytes.
   template <class T>
   [[nodiscard]] T load_stream(T const* p) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 16, "the device has load_stream for words only");
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 16,
+                  "the device has load_stream for 2, 4 and 16 bytes");
     return load_global(p, load_kind::stream);
   }
 

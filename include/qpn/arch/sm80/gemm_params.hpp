@@ -11,17 +11,40 @@
 
 namespace qpn::detail::sm80 {
 
+/// Which of the kernels without candidates a launch runs.
+struct launch_form {
+  int registers;  ///< of a thread
+  int halves;     ///< of a strip that a CTA has
+};
+
+/// @param m  rows of a call, at least 1
+template <class Operand, int RowTiles, class Format>
+[[nodiscard]] launch_form form_of(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
+  using policy = gemm_policy<Operand, RowTiles>;
+  std::int64_t const strips = plan.layout.padded_n / tile_n;
+  std::int64_t const blocks = row_blocks(m, RowTiles);
+  int const wanted = choice_of(plan, m).registers;
+  if (policy::choices.has(wanted)) return {wanted, 2};
+  if (policy::has_halves && blocks == 1 && plan.problem.act != activation::silu_gate &&
+      prefers_halves(strips, plan.sm_count)) {
+    return {policy::half_registers, 1};
+  }
+  return {choose_registers(policy::choices, strips * blocks, plan.layout.ctas, plan.sm_count), 2};
+}
+
 /// The kernel's parameters of a checked call with at least one row.
+/// @param halves  of a strip that a CTA has
 template <class Operand, int RowTiles, class Format>
 [[nodiscard]] gemm_params make_gemm_params(gemm_plan<Format> const& plan, gemm_args const& args,
-                                           workspace_view workspace) noexcept {
+                                           workspace_view workspace, int halves = 2) noexcept {
   packed_layout const& layout = plan.layout;
   gemm_params p;
   p.records = args.weight.data + layout.codes_offset;
   p.strips = static_cast<int>(layout.padded_n / tile_n);
   p.steps = static_cast<int>(layout.padded_k / Operand::record_k);
   p.split = slice_split::of(static_cast<std::int32_t>(batches_of<Format>(layout)), layout.ctas);
-  p.ctas = static_cast<int>(mma16_ctas(plan, gemm_policy<Operand, RowTiles>::registers));
+  p.ctas =
+      static_cast<int>(mma16_ctas(plan, gemm_policy<Operand, RowTiles>::registers)) * 2 / halves;
   p.x = static_cast<std::uint16_t const*>(args.x);
   p.ldx = args.ldx;
   p.k = layout.k;
@@ -29,6 +52,7 @@ template <class Operand, int RowTiles, class Format>
   p.word_batches =
       reads_x_by_words(args) ? static_cast<int>(layout.k / mma16_record<Format>::batch_k) : 0;
   p.overlap_previous = args.overlap_previous;
+  p.beside_previous = args.beside_previous;
 
   gemm_workspace const placed =
       place_workspace(plan, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);

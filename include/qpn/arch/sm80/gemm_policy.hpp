@@ -16,6 +16,7 @@ namespace qpn::detail::sm80 {
 struct register_choices {
   int count = 0;
   int values[3] = {};
+  int for_one_wave = 0;  ///< so many of the first are for launches whose CTAs are all resident
 
   [[nodiscard]] constexpr bool has(int registers) const noexcept {
     for (int i = 0; i < count; ++i) {
@@ -27,9 +28,8 @@ struct register_choices {
 
 /// Those of which a launch without candidates takes one, for x in f16; none where nothing is free.
 [[nodiscard]] constexpr register_choices free_registers(format_id format, int row_tiles) noexcept {
-  if (format == format_id::nvfp4 && row_tiles == 1) return {3, {56, 96, 128}};
+  if (format == format_id::nvfp4 && row_tiles == 1) return {3, {56, 64, 128}, 1};
   if (format == format_id::nvfp4 && row_tiles == 2) return {2, {96, 128}};
-  if (format == format_id::fp8 && row_tiles == 1) return {2, {128, 168}};
   return {};
 }
 
@@ -43,11 +43,12 @@ struct gemm_policy {
   static constexpr bool is_nvfp4 = std::is_same_v<typename Operand::format, nvfp4>;
   static constexpr bool is_fp8 = std::is_same_v<typename Operand::format, fp8>;
   static constexpr bool f16_x = Operand::x_type == dtype::f16;
+  static constexpr bool is_tuned = (is_nvfp4 || is_fp8) && f16_x && !Operand::block_scales;
 
   /// Of kernels with candidates, whose CTAs are as many as are resident, and of those that have no
   /// choice.
   static constexpr int registers = RowTiles == 4           ? 128
-                                   : is_nvfp4              ? (RowTiles == 1 && !f16_x ? 80 : 96)
+                                   : is_nvfp4              ? (RowTiles == 1 ? 80 : 96)
                                    : RowTiles == 2         ? 128
                                    : Operand::block_scales ? 112
                                    : is_fp8 && f16_x       ? 128
@@ -55,7 +56,16 @@ struct gemm_policy {
   /// Of kernels without: gemm_choice::registers, or choose_registers.
   static constexpr register_choices free = free_registers(Operand::format::id, RowTiles);
   static constexpr register_choices choices =
-      free.count == 0 || !f16_x || Operand::block_scales ? register_choices{1, {registers}} : free;
+      free.count == 0 || !is_tuned ? register_choices{1, {registers}} : free;
+
+  /// Batches that a warp has registers for.
+  [[nodiscard]] QPN_HD static constexpr int batches(int of_registers, bool candidates) noexcept {
+    return is_tuned && !candidates && RowTiles == 1 && of_registers >= 128 ? 2 : 1;
+  }
+
+  /// Whether there is a kernel whose CTAs have half a strip each, and its registers.
+  static constexpr bool has_halves = is_tuned && RowTiles == 1;
+  static constexpr int half_registers = 128;
 
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
   static constexpr int records =
@@ -72,10 +82,19 @@ struct gemm_policy {
   return by_registers < by_warps ? by_registers : by_warps;
 }
 
+/// Whether a launch of one row block takes half a strip for a CTA, where nothing needs both halves:
+/// of few strips some multiprocessors have one more than others, and half of one costs them less.
+[[nodiscard]] constexpr bool prefers_halves(std::int64_t strips, std::int32_t sm_count) noexcept {
+  return strips <= std::int64_t{2} * sm_count;
+}
+
+/// Waves from which on warps count for more than what the last wave leaves empty.
+inline constexpr int many_waves = 4;
+
 /// Which of the choices a launch of so many CTAs takes. Registers let a warp load its next weights
 /// earlier, warps hide each other's waits; but what costs most is a last wave with few CTAs. So:
 /// the most registers with which all CTAs are resident at once, else those whose waves have the
-/// fewest empty places, and of these the fewest. Measured: docs/sm90_gemm.md.
+/// fewest empty places, and of these, or of many waves, the fewest. Measured: docs/sm90_gemm.md.
 [[nodiscard]] constexpr int choose_registers(register_choices const& choices, std::int64_t ctas,
                                              int warps, std::int32_t sm_count) noexcept {
   int best = 0;
@@ -85,6 +104,8 @@ struct gemm_policy {
     std::int64_t const wave = std::int64_t{resident_ctas(registers, warps)} * sm_count;
     if (wave == 0) continue;  // a CTA does not fit
     bool const is_one = ctas <= wave;
+    if (!is_one && i < choices.for_one_wave) continue;
+    if (best == 0 && ctas > many_waves * wave) return registers;
     std::int64_t const places = is_one ? 0 : (ctas + wave - 1) / wave * wave;
     if (best == 0 || places < best_places || is_one) {
       best = registers;

@@ -22,6 +22,12 @@ inline constexpr int tile_m = 8;  ///< rows of x of a row tile
 template <int RowTiles>
 inline constexpr bool lists_candidates = RowTiles <= 2;
 
+/// The weight rows of a CTA: a strip, or half `half` of it.
+struct strip_part {
+  int strip;
+  int half = 0;
+};
+
 /// In the order of first use: a launch reads its parameters 64 bytes at a time, and the first
 /// weights wait for those that say where they are.
 struct gemm_params {
@@ -31,12 +37,13 @@ struct gemm_params {
   int word_batches = 0;  ///< whole batches that 16-byte loads of x serve: 0 where x is not aligned
   int m = 0;
   bool overlap_previous = false;     ///< launched while the stream's last kernel may still run
+  bool beside_previous = false;      ///< and waits for it at the end, not for x
   std::uint16_t const* x = nullptr;  ///< f16 or bf16 [m, k]
 
   std::int64_t ldx = 0;
   std::int64_t k = 0;
   int strips = 0;  ///< of 32 weight rows
-  int ctas = 0;    ///< for each row block; without candidates as many as strips
+  int ctas = 0;    ///< for each row block; without candidates as many as strips, or halves of them
 
   float const* block_scales = nullptr;  ///< [tiles][scale_columns], or null
   int scale_columns = 0;
@@ -88,35 +95,41 @@ QPN_HD void offer_row(Lane& lane, gemm_params const& p, int row, bool mine,
              candidate_list_of<RowTiles>(p, lane.block(), row), offered);
 }
 
-/// What the lane needs to finish its columns of a strip: before the sums are known, nothing waits
-/// for it.
-template <class Lane>
+/// What the lane needs to finish its columns: before the sums are known, nothing waits for it. Of a
+/// half those of its column come first.
+template <int Halves, class Lane>
 [[nodiscard]] QPN_HD column_factors load_strip_factors(Lane& lane, gemm_params const& p,
-                                                       int strip) noexcept {
-  return load_column_factors(lane, p.epilogue, strip / 2,
-                             mma16_column(strip, 0, lane.thread() % 16));
+                                                       strip_part part) noexcept {
+  int const column = mma16_column(part.strip, part.half, lane.thread() % 16);
+  if constexpr (Halves == 2) return load_column_factors(lane, p.epilogue, part.strip / 2, column);
+  column_factors factors;
+  load_column_factor(lane, p.epilogue, part.strip / 2 * 2 * tile_n + column, factors.scale[0],
+                     factors.bias[0]);
+  return factors;
 }
 
-/// Adds the sums of the slices of a strip in their order and finishes them: y and candidates.
+/// Adds the sums of the slices of a strip, or of half of one, in their order and finishes them: y
+/// and candidates.
 /// @param fresh    no thread has read shared memory before
 /// @param factors  from load_strip_factors
-template <int RowTiles, bool Candidates, class Lane>
-QPN_HD void finish_strip(Lane& lane, gemm_params const& p, int strip, int first_row, bool fresh,
-                         column_factors const& factors,
-                         float const (&acc)[2][RowTiles][4]) noexcept {
+template <int RowTiles, bool Candidates, int Halves, class Lane>
+QPN_HD void finish_strip(Lane& lane, gemm_params const& p, strip_part part, int first_row,
+                         bool fresh, column_factors const& factors,
+                         float const (&acc)[Halves][RowTiles][4]) noexcept {
   using shared = shared_layout<RowTiles>;
   int const thread = lane.keep(lane.thread());  // or all that follows is kept through the loop
   int const id = thread % warp_lanes;
   int const slice = thread / warp_lanes;
-  int const group = strip / 2;
-  int const column = mma16_column(strip, 0, id % 16);  // and + 32, in the group
+  int const group = part.strip / 2;
+  int const column =
+      mma16_column(part.strip, part.half, id % 16);  // of two also + 32, in the group
   QPN_UNROLL
   for (int first = 0; first < RowTiles; first += shared::sum_tiles) {
     if (first != 0 || !fresh) lane.sync_block();  // the sums before these have been read
     QPN_UNROLL
     for (int i = 0; i < shared::sum_tiles; ++i) {
       QPN_UNROLL
-      for (int h = 0; h < 2; ++h) {
+      for (int h = 0; h < Halves; ++h) {
         QPN_UNROLL
         for (int r = 0; r < 4; ++r) {
           int const row = i * tile_m + mma16_x_row(id, r);
@@ -134,17 +147,25 @@ QPN_HD void finish_strip(Lane& lane, gemm_params const& p, int strip, int first_
       int const block_row = first_row + first * tile_m;
       if (block_row + upper >= p.m) continue;  // the whole warp
       int const at = in_sums * shared::row_bytes + 4 * (id % 16);
-      float low = lane.template shared_load<float>(at);
-      float high = lane.template shared_load<float>(at + 64);
+      float sum[Halves];
+      QPN_UNROLL
+      for (int h = 0; h < Halves; ++h) sum[h] = lane.template shared_load<float>(at + 64 * h);
       QPN_UNROLL_BY_4
       for (int s = 1; s < p.split.slices; ++s) {
-        low += lane.template shared_load<float>(at + s * shared::slice_bytes);
-        high += lane.template shared_load<float>(at + s * shared::slice_bytes + 64);
+        QPN_UNROLL
+        for (int h = 0; h < Halves; ++h) {
+          sum[h] += lane.template shared_load<float>(at + s * shared::slice_bytes + 64 * h);
+        }
       }
       int const row = block_row + in_sums;
       std::uint64_t key[2] = {no_candidate, no_candidate};
-      if (row < p.m && std::int64_t{group} * 2 * tile_n + column < p.epilogue.n) {
-        finish_columns(lane, p.epilogue, factors, group, row, column, low, high, key);
+      std::int64_t const first_column = std::int64_t{group} * 2 * tile_n + column;
+      if (row < p.m && first_column < p.epilogue.n) {
+        if constexpr (Halves == 2) {
+          finish_columns(lane, p.epilogue, factors, group, row, column, sum[0], sum[1], key);
+        } else {
+          finish_column(lane, p.epilogue, factors, 0, row, first_column, sum[0], key[0]);
+        }
       }
       if constexpr (Candidates) {
         if (p.epilogue.candidates == 1) {

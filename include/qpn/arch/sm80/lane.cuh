@@ -34,6 +34,11 @@ struct device_lane : sm70::device_lane {
     asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
     return v;
   }
+  QPN_DEVICE std::uint16_t load_stream(std::uint16_t const* p) {
+    std::uint16_t v;
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    return v;
+  }
 
   QPN_DEVICE void mma_m16n8k16(float (&d)[4], std::uint32_t const (&a)[4],
                                std::uint32_t const (&b)[2]) {

@@ -50,6 +50,13 @@ struct operand_shape {
           lane.load_stream(reinterpret_cast<word4 const*>(at + h * record::half_bytes + 16 * id));
     }
   }
+
+  /// One half alone; its fragments are then those of half 0.
+  template <class Lane>
+  QPN_HD void load_half(Lane& lane, std::byte const* at, int id, int which) noexcept {
+    half[0] =
+        lane.load_stream(reinterpret_cast<word4 const*>(at + which * record::half_bytes + 16 * id));
+  }
 };
 
 /// half2 = e2m1 * 2^-14 times block scale * 2^7: exact, and weight * 2^-7.
@@ -64,6 +71,13 @@ struct weight_operand<nvfp4, dtype::e2m1> : operand_shape<nvfp4, 2, 2> {
     operand_shape::load(lane, at, id);
     scale_bytes = lane.load_stream(
         reinterpret_cast<std::uint32_t const*>(at + record::scales_offset + 4 * id));
+  }
+
+  template <class Lane>
+  QPN_HD void load_half(Lane& lane, std::byte const* at, int id, int which) noexcept {
+    operand_shape::load_half(lane, at, id, which);
+    scale_bytes = lane.load_stream(
+        reinterpret_cast<std::uint16_t const*>(at + record::scales_offset + 4 * id + 2 * which));
   }
 
   /// a[step]: operand A of half h.

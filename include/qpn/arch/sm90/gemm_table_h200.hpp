@@ -16,22 +16,19 @@
 namespace qpn {
 
 inline constexpr gemm_tuning_row gemm_table_h200[] = {
-    {format_id::nvfp4, 8704, 5120, 25, 32, {gemm_method::mt2}},                   // -2.9 %
-    {format_id::nvfp4, 34816, 5120, 33, 48, {gemm_method::group, 64, 2}},         // -2.5 %
-    {format_id::nvfp4, 34816, 5120, 49, 64, {gemm_method::group, 64, 2}},         // -2.9 %
-    {format_id::nvfp4, 34816, 5120, 65, 80, {gemm_method::group, 96, 1}},         // -6.0 %
-    {format_id::nvfp4, 34816, 5120, 81, 96, {gemm_method::group, 96, 1}},         // -6.2 %
-    {format_id::nvfp4, 5120, 4352, 17, 24, {gemm_method::mt1, 0, 0, 0, 0, 128}},  // -4.1 %
-    {format_id::nvfp4, 5120, 4352, 25, 32, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -6.1 %
-    {format_id::nvfp4, 5120, 4352, 33, 48, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -19.3 %
-    {format_id::nvfp4, 5120, 4352, 49, 64, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -3.4 %
-    {format_id::fp8, 4096, 5120, 9, 16, {gemm_method::mt1}},                      // -4.1 %
-    {format_id::fp8, 4096, 5120, 17, 24, {gemm_method::mt2}},                     // -16.0 %
-    {format_id::fp8, 4096, 5120, 25, 32, {gemm_method::mt2}},                     // -15.0 %
-    {format_id::fp8, 5120, 1536, 33, 48, {gemm_method::mt2}},                     // -19.1 %
-    {format_id::fp8, 3584, 5120, 9, 16, {gemm_method::mt1}},                      // -3.3 %
-    {format_id::fp8, 3584, 5120, 17, 24, {gemm_method::mt2}},                     // -16.3 %
-    {format_id::fp8, 3584, 5120, 25, 32, {gemm_method::mt2}},                     // -15.3 %
+    {format_id::nvfp4, 8704, 5120, 25, 32, {gemm_method::mt2}},                   // -2.2 %
+    {format_id::nvfp4, 34816, 5120, 49, 64, {gemm_method::group, 64, 2}},         // -3.4 %
+    {format_id::nvfp4, 34816, 5120, 65, 80, {gemm_method::group, 96, 1}},         // -5.7 %
+    {format_id::nvfp4, 34816, 5120, 81, 96, {gemm_method::group, 96, 1}},         // -5.8 %
+    {format_id::nvfp4, 5120, 4352, 17, 24, {gemm_method::mt1}},                   // -7.2 %
+    {format_id::nvfp4, 5120, 4352, 25, 32, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -7.5 %
+    {format_id::nvfp4, 5120, 4352, 33, 48, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -17.9 %
+    {format_id::nvfp4, 5120, 4352, 49, 64, {gemm_method::mt2, 0, 0, 0, 0, 128}},  // -5.7 %
+    {format_id::fp8, 4096, 5120, 17, 24, {gemm_method::mt2}},                     // -18.3 %
+    {format_id::fp8, 4096, 5120, 25, 32, {gemm_method::mt2}},                     // -16.6 %
+    {format_id::fp8, 5120, 1536, 33, 48, {gemm_method::mt2}},                     // -18.6 %
+    {format_id::fp8, 3584, 5120, 17, 24, {gemm_method::mt2}},                     // -18.5 %
+    {format_id::fp8, 3584, 5120, 25, 32, {gemm_method::mt2}},                     // -17.3 %
 };
 
 }  // namespace qpn
