@@ -264,9 +264,8 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
   ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
   ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
-  backend_->matmul(*w.kv, normed, kv, false);
+  backend_->matmul_two(normed, *w.q_gate, q_gate, *w.kv, kv);
   backend_->store_kv(*kv_, cache_layer, p, kv, *w.k_norm);
-  backend_->matmul(*w.q_gate, normed, q_gate, false);
   read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->attention(*kv_, cache_layer, p, q_gate, *w.q_norm, attended);
   add_product(*w.out, attended, x, then);
@@ -277,8 +276,7 @@ void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
   ops::tensor const qkvz = work_->qkvz.slice_rows(0, x.rows);
   ops::tensor const ba = work_->ba.slice_rows(0, x.rows);
   ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
-  backend_->matmul(*w.qkvz, normed, qkvz, false);
-  backend_->matmul(*w.ba, normed, ba, false);
+  backend_->matmul_two(normed, *w.qkvz, qkvz, *w.ba, ba);
   read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->gdn(*gdn_, state_layer, p, qkvz, ba, w.view(), mixed);
   add_product(*w.out, mixed, x, then);

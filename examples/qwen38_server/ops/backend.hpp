@@ -207,6 +207,11 @@ class backend {
   virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
   /// y = x W^T, or y += x W^T; x of kind activation, y of kind stream.
   virtual void matmul(linear const& w, tensor x, tensor y, bool accumulate) = 0;
+  /// y = x W^T and y2 = x W2^T: matmul twice, which a device may do at once.
+  virtual void matmul_two(tensor x, linear const& w, tensor y, linear const& w2, tensor y2) {
+    matmul(w, x, y, false);
+    matmul(w2, x, y2, false);
+  }
   /// Says that a product with w follows the next operation, so that the first bytes of w may be
   /// fetched where that leaves memory idle. Changes no result.
   virtual void read_ahead(linear const& /*w*/, std::size_t /*most_bytes*/) {}

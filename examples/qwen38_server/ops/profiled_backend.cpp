@@ -137,6 +137,10 @@ void profiled_backend::rms_norm(tensor x, constants const& w, float eps, tensor 
 void profiled_backend::matmul(linear const& w, tensor x, tensor y, bool accumulate) {
   run(&w == head_ ? op_class::head : op_class::gemm, [&] { inner_->matmul(w, x, y, accumulate); });
 }
+void profiled_backend::matmul_two(tensor x, linear const& w, tensor y, linear const& w2,
+                                  tensor y2) {
+  run(op_class::gemm, [&] { inner_->matmul_two(x, w, y, w2, y2); });
+}
 void profiled_backend::gate_up(linear const& w, tensor x, tensor y) {
   run(op_class::gemm, [&] { inner_->gate_up(w, x, y); });
 }

@@ -200,6 +200,11 @@ class cuda_backend final : public backend {
     assert(x.cols == w.k() && y.cols == w.n() && y.rows == x.rows);
     multiply(w, x, y, accumulate);
   }
+  void matmul_two(tensor x, linear const& w, tensor y, linear const& w2, tensor y2) override {
+    matmul(w, x, y, false);
+    assert(x.cols == w2.k() && y2.cols == w2.n() && y2.rows == x.rows);
+    multiply(w2, x, y2, false, true);
+  }
   void gate_up(linear const& w, tensor x, tensor y) override {
     assert(x.cols == w.k() && 2 * y.cols == w.n() && y.rows == x.rows);
     multiply(w, x, y, false);
@@ -288,8 +293,10 @@ class cuda_backend final : public backend {
   }
 
  private:
-  void multiply(linear const& w, tensor const& x, tensor const& y, bool accumulate) {
-    static_cast<device_linear const&>(w).multiply(*gpu_, workspace_, x, y, accumulate, census_);
+  void multiply(linear const& w, tensor const& x, tensor const& y, bool accumulate,
+                bool beside = false) {
+    static_cast<device_linear const&>(w).multiply(*gpu_, workspace_, x, y, accumulate, beside,
+                                                  census_);
   }
   void copy_rows(tensor const& x, row_move const* moves, std::int64_t rows, tensor const& y) {
     assert(x.cols == y.cols);

@@ -232,7 +232,8 @@ void device_linear::add_to(shared_workspace& workspace) const {
 }
 
 void device_linear::multiply(device& owner, shared_workspace& workspace, tensor const& x,
-                             tensor const& y, bool accumulate, qpn::gemm_census& census) const {
+                             tensor const& y, bool accumulate, bool beside,
+                             qpn::gemm_census& census) const {
   qpn::dtype const y_type = use_ == linear_use::gate_up ? qpn::dtype::f16 : qpn::dtype::f32;
   if (x.type != qpn::dtype::f16 || y.type != y_type) {
     throw error(error_kind::internal,
@@ -257,6 +258,7 @@ void device_linear::multiply(device& owner, shared_workspace& workspace, tensor 
     args.census = &census;
     // The kernel before wrote no weight: packing was waited for.
     args.overlap_previous = true;
+    args.beside_previous = beside && first == 0;
     owner.gemm(plan_, args, workspace.get(owner, plan_));
   }
 }

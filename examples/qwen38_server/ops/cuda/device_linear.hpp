@@ -41,8 +41,9 @@ class device_linear final : public linear {
 
   /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it. More rows than
   /// linear_source::most_rows take several launches.
+  /// @param beside  the launch before is a product of the same x: gemm_args::beside_previous
   void multiply(device& owner, shared_workspace& workspace, tensor const& x, tensor const& y,
-                bool accumulate, qpn::gemm_census& census) const;
+                bool accumulate, bool beside, qpn::gemm_census& census) const;
 
   /// The best id of each row, by a plan with one candidate; made for linear_use::head.
   struct best_rows {

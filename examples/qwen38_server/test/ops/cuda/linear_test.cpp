@@ -127,6 +127,48 @@ TEST_P(cuda_linear, a_row_is_the_same_bits_at_every_m) {
   }
 }
 
+// A device may run both at once, and neither with an x that is still being written.
+TEST_P(cuda_linear, two_products_of_one_x_are_those_of_two_calls) {
+  constexpr std::int64_t k = 256;
+  constexpr std::int64_t rounds = 24;
+  bool const is_emulated = test_device_is_emulated();
+  std::int64_t const n = is_emulated ? 128 : 4096;
+  random_source random(17);
+  published_weight const large(GetParam(), {n}, k, random);
+  published_weight const small(GetParam(), {96}, k, random);
+  auto const parts = std::pair(large.views(), small.views());
+  auto device = test_backend::cuda();
+  auto const w = device->make_linear(source_of(large, parts.first));
+  auto const w2 = device->make_linear(source_of(small, parts.second));
+  auto const norm = device->make_constants(random_floats(18, k));
+  for (std::int64_t const m : {1, 8, 16, 40}) {
+    ops::tensor const in = device.make(
+        row_kind::stream, m * rounds, random_floats(static_cast<std::uint64_t>(m), m * rounds * k));
+    ops::tensor const x = device.make(row_kind::activation, m, k);
+    ops::tensor const y = device.make(row_kind::stream, m, n);
+    ops::tensor const y2 = device.make(row_kind::stream, m, 96);
+    std::vector<std::vector<float>> got[2];
+    for (int const at_once : {0, 1}) {
+      ops::tensor const kept = device.make(row_kind::stream, m * rounds, n);
+      ops::tensor const kept2 = device.make(row_kind::stream, m * rounds, 96);
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        device->rms_norm(in.slice_rows(round * m, m), *norm, 1e-6F, x);
+        if (at_once == 1) {
+          device->matmul_two(x, *w, y, *w2, y2);
+        } else {
+          device->matmul(*w, x, y, false);
+          device->matmul(*w2, x, y2, false);
+        }
+        device->copy(y2, kept2.slice_rows(round * m, m));
+        device->copy(y, kept.slice_rows(round * m, m));
+      }
+      got[at_once] = {device.read(kept), device.read(kept2)};
+    }
+    EXPECT_TRUE(same_bits(got[1][0], got[0][0])) << "m " << m;
+    EXPECT_TRUE(same_bits(got[1][1], got[0][1])) << "m " << m << ", the second";
+  }
+}
+
 TEST_P(cuda_linear, gates_and_ups_agree_with_the_cpu) {
   random_source random(15);
   published_weight weight(GetParam(), {96, 96}, 64, random);
