@@ -51,7 +51,7 @@ template <class Operand, int RowTiles, class Format>
   p.m = static_cast<int>(args.m);
   p.word_batches =
       reads_x_by_words(args) ? static_cast<int>(layout.k / mma16_record<Format>::batch_k) : 0;
-  p.overlap_previous = args.overlap_previous;
+  p.overlap_previous = args.overlap_previous && plan.arch == gemm_arch::sm90;
   p.beside_previous = args.beside_previous;
 
   gemm_workspace const placed =

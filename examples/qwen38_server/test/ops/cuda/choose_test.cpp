@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -16,6 +17,11 @@ namespace qwen38::test {
 namespace {
 
 using ops::row_kind;
+
+/// Whether launches take long: on the emulator, and under racecheck (test/sanitize.sh).
+bool runs_slowly() {
+  return test_device_is_emulated() || std::getenv("QPN_TEST_FEW_SEEDS") != nullptr;
+}
 
 struct choice_rows {
   std::int64_t columns = 0;
@@ -97,7 +103,7 @@ choice_rows random_rows(std::uint64_t seed, std::int64_t columns, std::size_t co
 }
 
 TEST(cuda_choose, agrees_with_the_cpu_on_random_rows) {
-  std::uint64_t const seeds = test_device_is_emulated() ? 4 : 200;
+  std::uint64_t const seeds = runs_slowly() ? 4 : 200;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     std::int64_t const columns[] = {1, 17, 300, 1500};
     expect_same(random_rows(seed, columns[seed % 4], 6), "seed " + std::to_string(seed));
@@ -129,14 +135,14 @@ choice_rows with_penalties(choice_rows rows, std::uint64_t seed, std::size_t mos
 }
 
 TEST(cuda_choose, penalties_agree_with_the_cpus_for_all_rows_of_a_verify_pass) {
-  std::uint64_t const seeds = test_device_is_emulated() ? 10 : 200;
+  std::uint64_t const seeds = runs_slowly() ? 10 : 200;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     std::int64_t const columns[] = {1, 17, 300, 1500};
     std::size_t const seen[] = {0, 1, 5, 700, 2000};
     choice_rows const rows = random_rows(seed + 1000, columns[seed % 4], 1 + 7 * seed % 16);
     expect_same(with_penalties(rows, seed, seen[seed % 5]), "seed " + std::to_string(seed));
   }
-  auto const wide = random_rows(5, test_device_is_emulated() ? 3000 : 248320, 3);
+  auto const wide = random_rows(5, runs_slowly() ? 3000 : 248320, 3);
   expect_same(with_penalties(wide, 5, ops::max_seen), "as many as may be seen");
 }
 
@@ -162,8 +168,8 @@ TEST(cuda_choose, penalties_leave_what_is_no_number_as_it_is) {
 }
 
 TEST(cuda_choose, agrees_with_the_cpu_on_a_whole_vocabulary) {
-  std::int64_t const columns = test_device_is_emulated() ? 5000 : 248320;
-  expect_same(random_rows(77, columns, test_device_is_emulated() ? 2 : 32), "vocabulary");
+  std::int64_t const columns = runs_slowly() ? 5000 : 248320;
+  expect_same(random_rows(77, columns, runs_slowly() ? 2 : 32), "vocabulary");
 }
 
 TEST(cuda_choose, a_row_that_is_no_number_shows_and_one_of_minus_infinity_is_told_apart) {
