@@ -32,10 +32,11 @@ std::vector<gemm_choice> all_choices(packed_layout const& layout, std::int64_t m
     all.push_back({method});
     detail::sm80::register_choices const free =
         detail::sm80::free_registers(layout.format, row_tiles);
-    std::int64_t const ctas = layout.padded_n / tile_n * blocks;
+    std::int64_t const strips = layout.padded_n / tile_n;
     bool const halves =
-        row_tiles == 1 && blocks == 1 && detail::sm80::prefers_halves(ctas, device.sm_count);
-    int const by_ctas = detail::sm80::choose_registers(free, ctas, layout.ctas, device.sm_count);
+        row_tiles == 1 && detail::sm80::prefers_halves(strips, blocks, device.sm_count);
+    int const by_ctas =
+        detail::sm80::choose_registers(free, strips * blocks, layout.ctas, device.sm_count);
     for (int i = 0; i < free.count; ++i) {
       if (free.values[i] == by_ctas && !halves) continue;  // the same kernel
       all.push_back({method, 0, 0, 0, 0, static_cast<std::int16_t>(free.values[i])});

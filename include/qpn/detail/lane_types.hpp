@@ -9,9 +9,10 @@
 //
 //   int thread()            index in the CTA
 //   int block()             index of the CTA
-//   int row_block()         which rows of x the CTA has, where a launch has several CTAs of an
-//   index load_stream(p)          2, 4 or 16 bytes that the grid reads once: weights load(p),
-//   store(p, v)    2 to 16 bytes load_volatile(p)        not from L1: what other CTAs wrote
+//   int row_block()         which rows of x the CTA has, where several CTAs have one index
+//   load_stream(p)          2, 4 or 16 bytes that the grid reads once: weights
+//   load(p), store(p, v)    2 to 16 bytes
+//   load_volatile(p)        not from L1: what other CTAs wrote
 //   shared_load<T>(offset), shared_store(offset, v)       shared memory of the CTA
 //   load_together(p)        4 or 16 bytes that warps of a CTA read at the same step: by way of L1
 //   load_words(p)           16 bytes, not moved by the compiler

@@ -54,9 +54,10 @@ TEST(gemm_policy, has_registers_that_spill_for_one_wave_alone) {
 }
 
 TEST(gemm_policy, halves_the_strips_of_weights_that_have_few) {
-  EXPECT_TRUE(prefers_halves(160, h200));  // down
-  EXPECT_TRUE(prefers_halves(264, h200));
-  EXPECT_FALSE(prefers_halves(272, h200));
+  EXPECT_TRUE(prefers_halves(160, 1, h200));  // down
+  EXPECT_TRUE(prefers_halves(264, 1, h200));
+  EXPECT_FALSE(prefers_halves(272, 1, h200));
+  EXPECT_FALSE(prefers_halves(128, 2, h200)) << "two row blocks";
   EXPECT_TRUE((gemm_policy<nvfp4_operand, 1>::has_halves));
   EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_halves));
   EXPECT_FALSE((gemm_policy<fp8_operand, 2>::has_halves));

@@ -82,10 +82,12 @@ struct gemm_policy {
   return by_registers < by_warps ? by_registers : by_warps;
 }
 
-/// Whether a launch of one row block takes half a strip for a CTA, where nothing needs both halves:
-/// of few strips some multiprocessors have one more than others, and half of one costs them less.
-[[nodiscard]] constexpr bool prefers_halves(std::int64_t strips, std::int32_t sm_count) noexcept {
-  return strips <= std::int64_t{2} * sm_count;
+/// Whether a launch takes half a strip for a CTA, where nothing needs both halves: of few strips
+/// some multiprocessors have one more than others, and half of one costs them less. Several row
+/// blocks are slower with halves.
+[[nodiscard]] constexpr bool prefers_halves(std::int64_t strips, std::int64_t row_blocks,
+                                            std::int32_t sm_count) noexcept {
+  return row_blocks == 1 && strips <= std::int64_t{2} * sm_count;
 }
 
 /// Waves from which on warps count for more than what the last wave leaves empty.
