@@ -14,6 +14,7 @@ QPN_KERNEL __launch_bounds__(
     cta_shape<Operand, RowTiles>::resident_ctas) void gemm_kernel(gemm_params const params) {
   extern __shared__ __align__(16) unsigned char qpn_shared[];
   gemm_lane lane{{qpn_shared}};
+  if constexpr (cta_shape<Operand, RowTiles>::syncs_pairs) lane.init_pairs();
   gemm_program<Operand, RowTiles>(lane, params);
 }
 

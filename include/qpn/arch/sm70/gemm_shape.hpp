@@ -29,6 +29,8 @@ template <class Operand, int RowTiles>
 struct cta_shape {
   static constexpr int teams = RowTiles > 2 ? 2 : 1;
   static constexpr bool cuts_rows = RowTiles > 4;
+  /// Whether mates stage x together and wait for each other at every step.
+  static constexpr bool syncs_pairs = teams == 2 && !cuts_rows;
   static constexpr int row_groups = cuts_rows ? 4 : 1;
   static constexpr int warp_row_tiles = RowTiles / row_groups;
   static_assert(RowTiles % row_groups == 0, "the warps of a team have as many rows each");
@@ -82,10 +84,10 @@ struct cta_shape {
   QPN_HD static void sync_stage(Lane& lane) noexcept {
     if constexpr (cuts_rows) {
       lane.sync_block();
-    } else if constexpr (teams == 1) {
-      lane.sync_warp();
-    } else {
+    } else if constexpr (syncs_pairs) {
       lane.sync_pair();
+    } else {
+      lane.sync_warp();
     }
   }
 };
