@@ -100,9 +100,9 @@ kernel_work store_kv_work(rank_model const& model, std::int64_t rows) {
   return work;
 }
 
-kernel_work prepare_queries_work(rank_model const& model, std::int64_t rows) {
-  kernel_work work = rotation();
-  work.l2_bytes = 2 * real(rows * model.heads * model.head_dim) * f32;
+kernel_work prepare_heads_work(rank_model const& model, std::int64_t rows) {
+  kernel_work work = store_kv_work(model, rows);
+  work.l2_bytes += 2 * real(rows * model.heads * model.head_dim) * f32;
   return work;
 }
 
@@ -190,10 +190,14 @@ kernel_work gdn_prepare_work(rank_model const& model, std::int64_t rows) {
   return work;
 }
 
-kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows, std::int64_t layers,
-                                bool keeps) {
+namespace {
+
+/// @param lane_columns  of S
+kernel_work recurrence(rank_model const& model, std::int64_t rows, std::int64_t layers, bool keeps,
+                       int lane_columns) {
   double const columns = real(layers * model.value_channels());
-  double const warps = columns / kernels::gdn_columns;
+  double const warps = columns / (kernels::gdn_columns * lane_columns);
+  double const fma_cycles = lane_columns * fma_of_row(model) * pipe_cycles.value;
   double const shared_of_row = 2 + 2 * 2;  // k and q through shared memory, two column sums
   double const warps_of_sm = std::max(1.0, warps / sm_count.value);
   kernel_work work;
@@ -202,10 +206,19 @@ kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows, std:
   work.l2_trips = 2;  // span, first row
   work.dram_trips = 1;
   work.shared_trips = shared_of_row * real(rows);
-  work.alone_cycles = fma_of_row(model) * pipe_cycles.value * real(rows);
-  work.busy_cycles =
-      warps_of_sm * fma_of_row(model) * pipe_cycles.value / schedulers.value * real(rows);
+  work.alone_cycles = fma_cycles * real(rows);
+  work.busy_cycles = warps_of_sm * fma_cycles / schedulers.value * real(rows);
   return work;
+}
+
+}  // namespace
+
+kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows, bool keeps) {
+  return recurrence(model, rows, 1, keeps, 1);
+}
+
+kernel_work gdn_replay_work(rank_model const& model, std::int64_t rows) {
+  return recurrence(model, rows, model.gdn_layers, true, 2);
 }
 
 kernel_work gdn_norm_work(rank_model const& model, std::int64_t rows) {

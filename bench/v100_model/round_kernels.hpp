@@ -16,7 +16,8 @@ namespace qpn::bench::v100 {
 [[nodiscard]] kernel_work pack_tokens_work();
 
 [[nodiscard]] kernel_work store_kv_work(rank_model const& model, std::int64_t rows);
-[[nodiscard]] kernel_work prepare_queries_work(rank_model const& model, std::int64_t rows);
+/// store_kv and the queries in one launch.
+[[nodiscard]] kernel_work prepare_heads_work(rank_model const& model, std::int64_t rows);
 /// Rows whose last sees `slots` slots.
 [[nodiscard]] kernel_work attention_work(rank_model const& model, std::int64_t rows,
                                          std::int64_t slots);
@@ -27,9 +28,11 @@ namespace qpn::bench::v100 {
 [[nodiscard]] bool is_gdn_short(rank_model const& model, std::int64_t rows);
 [[nodiscard]] kernel_work gdn_short_work(rank_model const& model, std::int64_t rows, bool keeps);
 [[nodiscard]] kernel_work gdn_prepare_work(rank_model const& model, std::int64_t rows);
-/// Over `layers` layers at once; S is written again only where `keeps`.
+/// S is written again only where `keeps`.
 [[nodiscard]] kernel_work gdn_recurrence_work(rank_model const& model, std::int64_t rows,
-                                              std::int64_t layers, bool keeps);
+                                              bool keeps);
+/// The same over all layers, with two columns of S for each lane.
+[[nodiscard]] kernel_work gdn_replay_work(rank_model const& model, std::int64_t rows);
 [[nodiscard]] kernel_work gdn_norm_work(rank_model const& model, std::int64_t rows);
 [[nodiscard]] kernel_work gdn_shift_work(rank_model const& model, std::int64_t layers, bool keeps);
 

@@ -37,9 +37,8 @@ class launch_list {
     verify(rows);
     if (shape_.drafts > 0) {
       phase_ = round_phase::keep;
-      std::int64_t const layers = model_.gdn_layers;
-      add("gdn_recurrence", round_part::gdn, rows, gdn_recurrence_work(model_, rows, layers, true));
-      add("gdn_shift", round_part::gdn, rows, gdn_shift_work(model_, layers, true));
+      add("gdn_replay", round_part::gdn, rows, gdn_replay_work(model_, rows));
+      add("gdn_shift", round_part::gdn, rows, gdn_shift_work(model_, model_.gdn_layers, true));
     }
     return std::move(launches_);
   }
@@ -74,10 +73,9 @@ class launch_list {
     std::int64_t const h = model_.hidden;
     std::int64_t const q = model_.heads * model_.head_dim;
     std::int64_t const slots = shape_.context + rows;
-    add_product("k, v", formats.projections, 2 * model_.kv_heads * model_.head_dim, h, rows);
-    add("store_kv", round_part::attention, rows, store_kv_work(model_, rows));
     add_product("q, gate", formats.projections, 2 * q, h, rows);
-    add("prepare_queries", round_part::attention, rows, prepare_queries_work(model_, rows));
+    add_product("k, v", formats.projections, 2 * model_.kv_heads * model_.head_dim, h, rows);
+    add("prepare_heads", round_part::attention, rows, prepare_heads_work(model_, rows));
     add("attention_simt", round_part::attention, rows, attention_work(model_, rows, slots));
     add("attention_output", round_part::attention, rows,
         attention_output_work(model_, rows, slots));
@@ -94,7 +92,7 @@ class launch_list {
       add("gdn_short", round_part::gdn, rows, gdn_short_work(model_, rows, keeps));
     } else {
       add("gdn_prepare", round_part::gdn, rows, gdn_prepare_work(model_, rows));
-      add("gdn_recurrence", round_part::gdn, rows, gdn_recurrence_work(model_, rows, 1, keeps));
+      add("gdn_recurrence", round_part::gdn, rows, gdn_recurrence_work(model_, rows, keeps));
       add("gdn_norm", round_part::gdn, rows, gdn_norm_work(model_, rows));
       add("gdn_shift", round_part::gdn, rows, gdn_shift_work(model_, 1, keeps));
     }

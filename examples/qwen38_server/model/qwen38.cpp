@@ -14,7 +14,7 @@ namespace {
 // How much of a weight is fetched ahead of its product, behind the mixer of a layer or a norm,
 // which leave memory idle: the best of what was measured on an H200. Passes of more rows compute
 // for longer than they read.
-constexpr std::size_t ahead_in_mixer = std::size_t{16} << 20;
+constexpr std::size_t ahead_in_mixer = std::size_t{8} << 20;
 constexpr std::size_t ahead_in_norm = std::size_t{4} << 20;
 constexpr std::int64_t most_rows_ahead = 16;
 // Lists of row moves that forward() and the last part of draft() give their passes.
@@ -265,9 +265,8 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
   ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
   backend_->matmul_two(normed, *w.q_gate, q_gate, *w.kv, kv);
-  backend_->store_kv(*kv_, cache_layer, p, kv, *w.k_norm);
   read_ahead(*w.out, ahead_in_mixer, x.rows);
-  backend_->attention(*kv_, cache_layer, p, q_gate, *w.q_norm, attended);
+  backend_->store_and_attend(*kv_, cache_layer, p, kv, *w.k_norm, q_gate, *w.q_norm, attended);
   add_product(*w.out, attended, x, then);
 }
 

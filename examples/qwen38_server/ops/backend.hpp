@@ -247,6 +247,13 @@ class backend {
   /// The order of every sum depends on the slot alone, not on pages.
   virtual void attention(kv_cache const& cache, std::int64_t layer, pass const& p, tensor q_gate,
                          constants const& q_norm, tensor out) = 0;
+  /// store_kv and then attention, which a device may do with fewer launches.
+  virtual void store_and_attend(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
+                                constants const& k_norm, tensor q_gate, constants const& q_norm,
+                                tensor out) {
+    store_kv(cache, layer, p, kv, k_norm);
+    attention(cache, layer, p, q_gate, q_norm, out);
+  }
 
   /// Gated DeltaNet mixer of one layer, from projections to the gated norm.
   /// qkvz = [q | k | v | z] rows, ba = [b | a] rows, out [rows, value_channels] of kind activation.

@@ -166,6 +166,12 @@ void profiled_backend::attention(kv_cache const& cache, std::int64_t layer, pass
                                  tensor q_gate, constants const& q_norm, tensor out) {
   run(op_class::attention, [&] { inner_->attention(cache, layer, p, q_gate, q_norm, out); });
 }
+void profiled_backend::store_and_attend(kv_cache& cache, std::int64_t layer, pass const& p,
+                                        tensor kv, constants const& k_norm, tensor q_gate,
+                                        constants const& q_norm, tensor out) {
+  run(op_class::attention,
+      [&] { inner_->store_and_attend(cache, layer, p, kv, k_norm, q_gate, q_norm, out); });
+}
 void profiled_backend::gdn(gdn_state& state, std::int64_t layer, pass const& p, tensor qkvz,
                            tensor ba, gdn_weights const& w, tensor out) {
   run(op_class::gdn, [&] { inner_->gdn(state, layer, p, qkvz, ba, w, out); });

@@ -103,6 +103,9 @@ class profiled_backend : public backend {
                      token_list chosen) override;
   void store_kv(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
                 constants const& k_norm) override;
+  void store_and_attend(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
+                        constants const& k_norm, tensor q_gate, constants const& q_norm,
+                        tensor out) override;
   void attention(kv_cache const& cache, std::int64_t layer, pass const& p, tensor q_gate,
                  constants const& q_norm, tensor out) override;
   void gdn(gdn_state& state, std::int64_t layer, pass const& p, tensor qkvz, tensor ba,

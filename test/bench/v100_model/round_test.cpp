@@ -163,6 +163,7 @@ TEST(round_launches, of_one_row_are_the_layers_and_the_head) {
   EXPECT_EQ(count_of(launches, "peer_reduce"), 0);
   EXPECT_EQ(count_of(launches, "gdn_short"), 1);
   EXPECT_EQ(count_of(launches, "gdn_recurrence"), 0);
+  EXPECT_EQ(count_of(launches, "prepare_heads"), 1);
   EXPECT_EQ(count_of(launches, "attention_simt"), 1);
   EXPECT_EQ(count_of(launches, "copy_rows"), 2);
 }
@@ -173,7 +174,9 @@ TEST(round_launches, of_drafts_are_a_layer_and_a_head_each) {
   EXPECT_EQ(count_of(launches, "peer_reduce"), 4 + 3 * 2);
   EXPECT_EQ(count_of(launches, "rms_norm"), 1 + 3 + 2 * 2 + 3);
   EXPECT_EQ(count_of(launches, "gdn_short"), 1);
-  EXPECT_EQ(count_of(launches, "gdn_recurrence"), 1);  // the one that keeps rows
+  EXPECT_EQ(count_of(launches, "gdn_recurrence"), 0);
+  EXPECT_EQ(count_of(launches, "gdn_replay"), 1);  // keeps rows
+  EXPECT_EQ(count_of(launches, "prepare_heads"), 1 + 3);
   EXPECT_EQ(count_of(launches, "pack_tokens"), 4);
   EXPECT_EQ(count_of(launches, "peer_gather"), 4);
   EXPECT_EQ(count_of(launches, "best_of_ranks"), 4);

@@ -258,6 +258,12 @@ class cuda_backend final : public backend {
     static_cast<device_kv_cache const&>(cache).attend(layer, cuda::as_device(p), q_gate,
                                                       values(q_norm), output_of(out));
   }
+  void store_and_attend(kv_cache& cache, std::int64_t layer, pass const& p, tensor kv,
+                        constants const& k_norm, tensor q_gate, constants const& q_norm,
+                        tensor out) override {
+    as_device(cache).store_and_attend(layer, cuda::as_device(p), kv, values(k_norm), q_gate,
+                                      values(q_norm), output_of(out));
+  }
   void gdn(gdn_state& state, std::int64_t layer, pass const& p, tensor qkvz, tensor ba,
            gdn_weights const& w, tensor out) override {
     as_device(state).run(layer, cuda::as_device(p), qkvz, ba,

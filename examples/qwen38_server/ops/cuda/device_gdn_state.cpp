@@ -104,7 +104,7 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   prepare.dt_bias = w.dt_bias;
   owner_.launch(prepare);
 
-  gdn_recurrence_params recurrence;
+  gdn_recurrence_params<1> recurrence;
   recurrence.pass = p.view();
   recurrence.memory = memory_;
   recurrence.scratch = scratch;
@@ -189,13 +189,19 @@ void device_gdn_state::run_chunks(std::int64_t layer, device_pass const& p, gdn_
 }
 
 void device_gdn_state::keep(int lane, std::int64_t rows) {
-  gdn_recurrence_params recurrence;
-  recurrence.memory = memory_;
-  recurrence.replay = true;
-  recurrence.layers = layers_;
-  recurrence.lane = lane;
-  recurrence.rows = static_cast<int>(rows);
-  owner_.launch(recurrence);
+  auto const replay = [&](auto recurrence) {
+    recurrence.memory = memory_;
+    recurrence.replay = true;
+    recurrence.layers = layers_;
+    recurrence.lane = lane;
+    recurrence.rows = static_cast<int>(rows);
+    owner_.launch(recurrence);
+  };
+  if (memory_.sizes.value_dim % gdn_recurrence_params<2>::warp_columns == 0) {
+    replay(gdn_recurrence_params<2>());
+  } else {
+    replay(gdn_recurrence_params<1>());
+  }
   gdn_shift_params shift;
   shift.memory = memory_;
   shift.replay = true;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -56,8 +57,8 @@ rope_params device_kv_cache::rope(float const* norm) const {
   return {norm, frequencies_.as<double>(), static_cast<int>(shape_.rotary_dim / 2), shape_.eps};
 }
 
-void device_kv_cache::store(std::int64_t layer, device_pass const& p, tensor const& kv,
-                            float const* k_norm) {
+store_kv_params device_kv_cache::storing(std::int64_t layer, device_pass const& p,
+                                         tensor const& kv, float const* k_norm) {
   p.require_pages(pages_);
   store_kv_params kernel;
   kernel.pass = p.view();
@@ -68,7 +69,23 @@ void device_kv_cache::store(std::int64_t layer, device_pass const& p, tensor con
   kernel.kv_heads = static_cast<int>(shape_.num_kv_heads);
   kernel.keys = keys_.as<std::uint16_t>() + layer * layer_values_;
   kernel.values = values_.as<std::uint16_t>() + layer * layer_values_;
-  owner_.launch(kernel);
+  return kernel;
+}
+
+void device_kv_cache::store(std::int64_t layer, device_pass const& p, tensor const& kv,
+                            float const* k_norm) {
+  owner_.launch(storing(layer, p, kv, k_norm));
+}
+
+void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor const& q_gate,
+                             float const* q_norm, output_rows const& out) const {
+  attend_after(std::nullopt, layer, p, q_gate, q_norm, out);
+}
+
+void device_kv_cache::store_and_attend(std::int64_t layer, device_pass const& p, tensor const& kv,
+                                       float const* k_norm, tensor const& q_gate,
+                                       float const* q_norm, output_rows const& out) {
+  attend_after(storing(layer, p, kv, k_norm), layer, p, q_gate, q_norm, out);
 }
 
 /// Sums of all partitions where they have room; for as many rows of the pass at a time as do.
@@ -93,8 +110,9 @@ attention_sums device_kv_cache::place_sums(device_pass const& p) const {
   return sums;
 }
 
-void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor const& q_gate,
-                             float const* q_norm, output_rows const& out) const {
+void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, std::int64_t layer,
+                                   device_pass const& p, tensor const& q_gate, float const* q_norm,
+                                   output_rows const& out) const {
   p.require_pages(pages_);
   auto const heads = static_cast<int>(shape_.num_heads);
   std::int64_t const span_queries = p.longest_span() * (shape_.num_heads / shape_.num_kv_heads);
@@ -120,7 +138,9 @@ void device_kv_cache::attend(std::int64_t layer, device_pass const& p, tensor co
   attention.values = values_.as<std::uint16_t>() + layer * layer_values_;
   attention.out = place_sums(p);
   bool const prepares = has_tiles_ && few && !attention.out.folded;
-  if (!prepares) owner_.launch(prepare);
+  if (store && prepares) owner_.launch(*store);
+  if (store && !prepares) owner_.launch(prepare_heads_params{*store, prepare});
+  if (!store && !prepares) owner_.launch(prepare);
 
   attention_output_params output;
   output.pass = p.view();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ops/backend.hpp"
 #include "ops/cuda/cuda_backend.hpp"
@@ -27,8 +28,17 @@ class device_kv_cache final : public kv_cache {
   void store(std::int64_t layer, device_pass const& p, tensor const& kv, float const* k_norm);
   void attend(std::int64_t layer, device_pass const& p, tensor const& q_gate, float const* q_norm,
               output_rows const& out) const;
+  /// One after the other, with a launch less where queries have one of their own.
+  void store_and_attend(std::int64_t layer, device_pass const& p, tensor const& kv,
+                        float const* k_norm, tensor const& q_gate, float const* q_norm,
+                        output_rows const& out);
 
  private:
+  [[nodiscard]] store_kv_params storing(std::int64_t layer, device_pass const& p, tensor const& kv,
+                                        float const* k_norm);
+  void attend_after(std::optional<store_kv_params> const& store, std::int64_t layer,
+                    device_pass const& p, tensor const& q_gate, float const* q_norm,
+                    output_rows const& out) const;
   [[nodiscard]] rope_params rope(float const* norm) const;
   [[nodiscard]] attention_sums place_sums(device_pass const& p) const;
 

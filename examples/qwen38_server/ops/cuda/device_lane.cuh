@@ -9,12 +9,17 @@
 
 namespace qwen38::ops::cuda {
 
-/// Lets the stream's next kernel begin when all CTAs of this one have, and waits for the end of the
-/// last one (PTX ISA, "griddepcontrol"). All kernels here do so before anything else: what is
-/// complete when one goes on is all work before it.
-QPN_DEVICE void overlap_neighbours() {
+/// Lets the stream's next kernel begin when all CTAs of this one have (PTX ISA, "griddepcontrol").
+QPN_DEVICE void allow_next() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Waits for the end of the launch before. All kernels here do, most before anything else: what is
+/// complete when one goes on is all work before it.
+QPN_DEVICE void wait_previous() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -40,6 +45,7 @@ struct device_lane : qpn::detail::sm70::device_lane {
     float2 const pair = __half22float2(as_half2(bits));
     return {pair.x, pair.y};
   }
+  QPN_DEVICE void wait_previous() { cuda::wait_previous(); }
   QPN_DEVICE std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
     return atomicInc(p, last);
   }

@@ -20,7 +20,7 @@ namespace qwen38::ops::cuda {
 struct gdn_short_params {
   static constexpr int most_rows = 16;
   static constexpr int most_value_dim = gdn_key_dim;
-  static constexpr int rows_at_once = 4;  ///< whose loads travel together
+  static constexpr int rows_at_once = 8;  ///< whose loads travel together
   static constexpr int kernel = 4;        ///< taps: a thread has its channel's
   static constexpr int part_threads = gdn_key_dim;
   static constexpr int threads = 4 * part_threads;  ///< channels of q | k | v | z of a head
@@ -97,9 +97,7 @@ class gdn_short_head {
     if (!has_columns()) return;
     QPN_UNROLL
     for (int i = 0; i < gdn_lane_keys; ++i) {
-      columns_of_key const loaded = lane_.load(columns() + key_step(i));
-      s[i][0] = loaded.low;
-      s[i][1] = loaded.high;
+      cuda::load_columns(lane_, columns() + key_step(i), s[i]);
     }
   }
   QPN_HD void prepare() {
@@ -262,19 +260,19 @@ class gdn_short_head {
 
   [[nodiscard]] QPN_HD bool has_columns() const { return column_ < p_.memory.sizes.value_dim; }
   /// Of the lane's columns, the first key's.
-  [[nodiscard]] QPN_HD columns_of_key* columns() const {
+  [[nodiscard]] QPN_HD float* columns() const {
     std::int64_t const keys = std::int64_t{head_} * gdn_key_dim;
-    return reinterpret_cast<columns_of_key*>(at_.s + keys * p_.memory.sizes.value_dim + column_);
+    return at_.s + keys * p_.memory.sizes.value_dim + column_;
   }
   /// From there to the lane's i-th key.
   [[nodiscard]] QPN_HD int key_step(int i) const {
-    return gdn_key(gdn_share(lane_), i) * (p_.memory.sizes.value_dim / lane_columns);
+    return gdn_key(gdn_share(lane_), i) * p_.memory.sizes.value_dim;
   }
   QPN_HD void store_columns(float const (&s)[gdn_lane_keys][lane_columns]) {
     if (!has_columns()) return;
     QPN_UNROLL
     for (int i = 0; i < gdn_lane_keys; ++i) {
-      lane_.store(columns() + key_step(i), columns_of_key{s[i][0], s[i][1]});
+      cuda::store_columns(lane_, columns() + key_step(i), s[i]);
     }
   }
   QPN_HD void advance_row(int at, float (&s)[gdn_lane_keys][lane_columns]) {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <qpn/config.hpp>
 #include <qpn/detail/launch.cuh>
+#include <type_traits>
+#include <variant>
 
 #include "ops/cuda/device_lane.cuh"
 
@@ -25,7 +27,7 @@ struct ahead_blocks {
 /// PTX ISA, "cp.async.bulk.prefetch". Nothing waits for the bytes.
 QPN_DEVICE void fetch_ahead(ahead_blocks const& ahead) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  allow_next();
   std::size_t const at = std::size_t{blockIdx.x - ahead.first_block} * ahead_blocks::block_bytes +
                          threadIdx.x * ahead_blocks::piece_bytes;
   if (threadIdx.x >= 32 || at >= ahead.range.bytes) return;
@@ -36,6 +38,12 @@ QPN_DEVICE void fetch_ahead(ahead_blocks const& ahead) {
                : "memory");
 #endif
 }
+
+/// Whether the program waits for the launch before, so that it may do something until then.
+template <class Params, class = void>
+inline constexpr bool waits_itself = false;
+template <class Params>
+inline constexpr bool waits_itself<Params, std::void_t<decltype(Params::waits_itself)>> = true;
 
 template <class Params>
 struct launched {
@@ -51,7 +59,8 @@ __global__ void __launch_bounds__(Params::threads, Params::min_blocks)
     fetch_ahead(work.ahead);
     return;
   }
-  overlap_neighbours();
+  allow_next();
+  if constexpr (!waits_itself<Params>) wait_previous();
   device_lane lane{{qwen38_shared}};
   run_program(lane, work.params);
 }

@@ -18,6 +18,8 @@
 //   half_pair(bits)                           two fp16 as fp32, low half first
 //   convert_half2(low, high)                  and back, rounded to nearest even
 //   atomic_wrap(p, last)                      counts to last and then from 0; returns the old value
+//   wait_previous()                           waits for the launch before, in kernels whose params
+//                                             say waits_itself; others start behind it
 //
 // and for kernels that want sm_80 or newer
 //

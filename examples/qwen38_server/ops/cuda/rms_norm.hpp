@@ -12,6 +12,7 @@ struct rms_norm_params {
   static constexpr int threads = 1024;  // rows are long and few
   static constexpr int min_blocks = 1;
   static constexpr int shared_bytes = threads / warp_size * int{sizeof(float)};
+  static constexpr bool waits_itself = true;
 
   float const* x = nullptr;
   std::int64_t x_stride = 0;
@@ -83,8 +84,9 @@ template <class Lane>
 QPN_HD void run_program(Lane& lane, rms_norm_params const& p) {
   std::int64_t const row = lane.block();
   float const* const x = p.x + row * p.x_stride;
+  row_part const weight = load_part(lane, p.w, p.cols);  // no kernel writes it
+  lane.wait_previous();
   row_part const part = load_part(lane, x, p.cols);
-  row_part const weight = load_part(lane, p.w, p.cols);
   rms_norm_row(lane, part, x, weight, p.w, p.eps, p.cols, p.y, row);
 }
 

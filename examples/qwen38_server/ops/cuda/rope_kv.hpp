@@ -88,7 +88,7 @@ struct store_kv_params {
   std::uint16_t* keys = nullptr;  ///< of the layer [page][kv head][slot][head_dim]
   std::uint16_t* values = nullptr;
 
-  [[nodiscard]] std::int64_t blocks() const {
+  [[nodiscard]] QPN_HD std::int64_t blocks() const {
     return divide_up(rows * kv_heads, threads / warp_size);
   }
 };
@@ -146,11 +146,12 @@ struct prepare_queries_params {
   [[nodiscard]] std::int64_t blocks() const { return divide_up(rows * heads, threads / warp_size); }
 };
 
+/// @param block  of the program's own
 template <class Lane>
-QPN_HD void run_program(Lane& lane, prepare_queries_params const& p) {
+QPN_HD void prepare_queries(Lane& lane, prepare_queries_params const& p, std::int64_t block) {
   constexpr int warps = prepare_queries_params::threads / warp_size;
   int const id = lane.thread() % warp_size;
-  std::int64_t const task = std::int64_t{lane.block()} * warps + lane.thread() / warp_size;
+  std::int64_t const task = block * warps + lane.thread() / warp_size;
   std::int64_t const row = task / p.heads;
   if (row >= p.rows) return;
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
@@ -161,6 +162,35 @@ QPN_HD void run_program(Lane& lane, prepare_queries_params const& p) {
   for (int j = 0; j < values_per_lane; ++j) {
     store_value(lane, p.queries, row, task % p.heads * head_dim + id + warp_size * j,
                 query[j] * p.scale);
+  }
+}
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, prepare_queries_params const& p) {
+  prepare_queries(lane, p, lane.block());
+}
+
+/// Both of these, in one launch.
+struct prepare_heads_params {
+  static constexpr int threads = store_kv_params::threads;
+  static constexpr int min_blocks = 1;
+  static constexpr int shared_bytes = store_kv_params::shared_bytes;
+  static_assert(prepare_queries_params::threads == threads &&
+                prepare_queries_params::shared_bytes == shared_bytes);
+
+  store_kv_params kv;
+  prepare_queries_params queries;
+
+  [[nodiscard]] std::int64_t blocks() const { return kv.blocks() + queries.blocks(); }
+};
+
+template <class Lane>
+QPN_HD void run_program(Lane& lane, prepare_heads_params const& p) {
+  std::int64_t const first_of_queries = p.kv.blocks();
+  if (lane.block() < first_of_queries) {
+    run_program(lane, p.kv);
+  } else {
+    prepare_queries(lane, p.queries, lane.block() - first_of_queries);
   }
 }
 

@@ -74,6 +74,7 @@ class backend_lane {
     *p = value > old ? value : old;
     return old;
   }
+  void wait_previous() {}
   std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
     std::uint32_t const old = *p;
     *p = old >= last ? 0 : old + 1;

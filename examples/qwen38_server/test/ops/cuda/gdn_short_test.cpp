@@ -78,7 +78,7 @@ class gdn_work {
                        random(rows_ * g.value_heads)};
     prepare.rows = rows_;
     gpu_->launch(prepare);
-    gdn_recurrence_params recurrence;
+    gdn_recurrence_params<1> recurrence;
     recurrence.pass = inputs_.pass;
     recurrence.memory = memory_;
     recurrence.scratch = prepare.scratch;
