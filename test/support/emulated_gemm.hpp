@@ -271,8 +271,11 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
   constexpr std::integral_constant<int, 2> two;
   if (plan.problem.candidates != 0) return run(std::true_type{}, one, two);
   detail::sm80::launch_form const form = detail::sm80::form_of<Operand, RowTiles>(plan, args.m);
-  if constexpr (policy::has_halves) {  // and two batches
-    if (form.halves == 1) return run(std::false_type{}, two, one);
+  if constexpr (policy::has_halves) {
+    using batches = std::integral_constant<int, policy::batches(policy::half_registers, false)>;
+    if (form.halves == 1) return run(std::false_type{}, batches{}, one);
+  }
+  if constexpr (policy::batches(policy::choices.values[policy::choices.count - 1], false) == 2) {
     if (policy::batches(form.registers, false) == 2) return run(std::false_type{}, two, two);
   }
   return run(std::false_type{}, one, two);

@@ -129,6 +129,41 @@ TEST_P(mma16_operand_kinds, gives_the_same_bits_with_any_row_tiles) {
   }
 }
 
+/// The kinds whose strips may be halved with one row tile, and with two fp8 alone.
+constexpr weight_kind halved_kinds[] = {{format_id::nvfp4, scale_mode::tensor, dtype::f16},
+                                        {format_id::fp8, scale_mode::tensor, dtype::f16},
+                                        {format_id::fp8, scale_mode::channel, dtype::f16}};
+
+// Four strips are too many for one multiprocessor, and few enough for four. So few batches have as
+// many slices on both.
+TEST(mma16_program, whole_strips_and_halves_give_the_same_bits) {
+  for (weight_kind const kind : halved_kinds) {
+    for (std::int64_t const k : {48, 400, 512}) {
+      for (std::int64_t m = 1; m <= 16; ++m) {
+        gemm_case c = mma16_case();
+        c.kind = kind;
+        c.m = m;
+        c.n = 70;
+        c.k = k;
+        c.bias = true;
+        c.residual = true;
+        c.problem.y_type = dtype::f32;
+        c.seed = 900 + static_cast<std::uint64_t>(m);
+        int ctas = 0;
+        c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
+        gemm_result const whole = run_any(c);
+        ASSERT_TRUE(whole.problems.empty()) << joined(whole.problems);
+        EXPECT_EQ(ctas, 4) << c.text();
+        c.sm_count = 4;
+        gemm_result const halves = run_any(c);
+        ASSERT_TRUE(halves.problems.empty()) << joined(halves.problems);
+        EXPECT_EQ(ctas, m <= 8 || kind.format == format_id::fp8 ? 8 : 4) << c.text();
+        EXPECT_EQ(whole.y, halves.y) << c.text();
+      }
+    }
+  }
+}
+
 TEST_P(mma16_operand_kinds, x_read_by_words_and_by_elements_gives_the_same_bits) {
   gemm_case c = tested_case();
   c.m = 5;

@@ -33,6 +33,14 @@ struct register_choices {
   return {};
 }
 
+/// Strips for each multiprocessor up to which launches have CTAs of half a strip, for x in f16; 0:
+/// there is no such kernel. With two row tiles a multiprocessor that has three halves is slower
+/// than one with two strips, and nvfp4 slower in any case.
+[[nodiscard]] constexpr int most_halved_strips(format_id format, int row_tiles) noexcept {
+  if (format != format_id::nvfp4 && format != format_id::fp8) return 0;
+  return row_tiles == 1 ? 2 : row_tiles == 2 && format == format_id::fp8 ? 1 : 0;
+}
+
 /// Of kernels with candidates.
 inline constexpr int fewest_registers = 80;
 
@@ -64,7 +72,8 @@ struct gemm_policy {
   }
 
   /// Whether there is a kernel whose CTAs have half a strip each, and its registers.
-  static constexpr bool has_halves = is_tuned && RowTiles == 1;
+  static constexpr bool has_halves =
+      is_tuned && most_halved_strips(Operand::format::id, RowTiles) != 0;
   static constexpr int half_registers = 128;
 
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
@@ -85,9 +94,11 @@ struct gemm_policy {
 /// Whether a launch takes half a strip for a CTA, where nothing needs both halves: of few strips
 /// some multiprocessors have one more than others, and half of one costs them less. Several row
 /// blocks are slower with halves.
-[[nodiscard]] constexpr bool prefers_halves(std::int64_t strips, std::int64_t row_blocks,
+[[nodiscard]] constexpr bool prefers_halves(format_id format, int row_tiles, std::int64_t strips,
+                                            std::int64_t row_blocks,
                                             std::int32_t sm_count) noexcept {
-  return row_blocks == 1 && strips <= std::int64_t{2} * sm_count;
+  return row_blocks == 1 &&
+         strips <= std::int64_t{most_halved_strips(format, row_tiles)} * sm_count;
 }
 
 /// Waves from which on warps count for more than what the last wave leaves empty.
