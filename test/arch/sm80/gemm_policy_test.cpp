@@ -90,6 +90,19 @@ TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
   EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false)), 1);
   EXPECT_EQ((gemm_policy<fp8_operand, 4>::batches(128, false)), 1);
   EXPECT_EQ((gemm_policy<bf16_operand<fp8>, 2>::batches(128, false)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 1)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 1, x_order::fragments)), 2);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 2, x_order::fragments)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 1>::batches(128, false, 1, x_order::fragments)), 2);
+}
+
+TEST(gemm_policy, reads_fragments_of_x_for_few_rows_by_fp8) {
+  EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_fragments));
+  EXPECT_TRUE((gemm_policy<fp8_operand, 2>::has_fragments));
+  EXPECT_FALSE((gemm_policy<fp8_operand, 4>::has_fragments));
+  EXPECT_FALSE((gemm_policy<nvfp4_operand, 1>::has_fragments));
+  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 1>::has_fragments));
+  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 1>::has_fragments));
 }
 
 TEST(gemm_policy, passes_by_what_does_not_fit) {

@@ -9,6 +9,7 @@
 #include "qpn/detail/slice_split.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
+#include "qpn/x_fragments.hpp"
 
 namespace qpn::detail::sm80 {
 
@@ -66,9 +67,16 @@ struct gemm_policy {
   static constexpr register_choices choices =
       free.count == 0 || !is_tuned ? register_choices{1, {registers}} : free;
 
-  /// Batches that a warp has registers for.
-  [[nodiscard]] QPN_HD static constexpr int batches(int of_registers, bool candidates) noexcept {
-    return is_tuned && !candidates && RowTiles == 1 && of_registers >= 128 ? 2 : 1;
+  /// Whether there are kernels without candidates for x in fragment order. nvfp4 gains nothing.
+  static constexpr bool has_fragments = is_tuned && is_fp8 && RowTiles <= 2;
+
+  /// Batches that a warp has registers for. Two row tiles are slower with two of them, but for
+  /// halves that read x in fragment order.
+  [[nodiscard]] QPN_HD static constexpr int batches(int of_registers, bool candidates,
+                                                    int halves = 2,
+                                                    x_order order = x_order::rows) noexcept {
+    bool const two = RowTiles == 1 || (RowTiles == 2 && halves == 1 && order == x_order::fragments);
+    return is_tuned && !candidates && two && of_registers >= 128 ? 2 : 1;
   }
 
   /// Whether there is a kernel whose CTAs have half a strip each, and its registers.
