@@ -14,6 +14,7 @@ std::string json_of(report const& measured) {
     object["n"] = row.shape.n;
     object["k"] = row.shape.k;
     object["m"] = row.m;
+    object["x"] = row.x == x_order::rows ? "rows" : "fragments";
     object["us"] = json_us(row.us);
     object["read_us"] = json_us(row.read_us);
     object["cublas_us"] = row.cublas_us ? json(json_us(*row.cublas_us)) : json();

@@ -14,7 +14,7 @@ std::string row_text(measured_row const& row) {
          fixed(static_cast<double>(row.bytes) * 1e-6, 1) + " | " + std::to_string(row.m) + " | " +
          fixed(row.us, 2) + " | " + fixed(row.read_us, 2) + " | " + fixed(row.us / row.read_us, 2) +
          " | " + fixed(row.gb_s(), 0) + " | " + cublas + " | " + of_cublas + " | " + row.route +
-         " |\n";
+         (row.x == x_order::rows ? "" : ", x in fragment order") + " |\n";
 }
 
 }  // namespace

@@ -36,6 +36,12 @@ std::vector<model_shape> chosen_shapes(std::vector<std::string_view> const& name
   return shapes;
 }
 
+x_order order_named(std::string_view name) {
+  if (name == "rows") return x_order::rows;
+  if (name == "fragments") return x_order::fragments;
+  throw std::invalid_argument("--x takes rows or fragments, not '" + std::string(name) + "'");
+}
+
 }  // namespace
 
 bool is_google_benchmark(std::string_view argument) {
@@ -59,6 +65,8 @@ options parse(int argc, char const* const* argv) {
       formats = arguments.words();
     } else if (name == "--m") {
       chosen.m = arguments.integers(1, 65535);
+    } else if (name == "--x") {
+      chosen.x = order_named(arguments.value());
     } else if (name == "--read-sizes") {
       chosen.read_megabytes = arguments.integers(1, 100'000);
     } else if (name == "--replays") {

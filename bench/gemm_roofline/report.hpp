@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <qpn/x_fragments.hpp>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace qpn::bench::roofline {
 struct measured_row {
   model_shape shape;
   std::int64_t m = 0;
+  x_order x = x_order::rows;        ///< of the launches of qpn::gemm
   std::int64_t bytes = 0;           ///< of the packed weight
   double us = 0.0;                  ///< a launch
   double read_us = 0.0;             ///< a launch that only reads the packed weight
@@ -43,8 +45,8 @@ struct report {
   std::vector<std::string> skipped;  ///< a sentence each
 };
 
-/// An array of {shape, format, n, k, m, us, read_us, cublas_us, route, bytes, sm_mhz, memory_mhz,
-/// device, clocks, toolkit, command}; null where something was not measured.
+/// An array of {shape, format, n, k, m, x, us, read_us, cublas_us, route, bytes, sm_mhz,
+/// memory_mhz, device, clocks, toolkit, command}; null where something was not measured.
 [[nodiscard]] std::string json_of(report const& measured);
 
 /// The same as tables, with what was skipped.

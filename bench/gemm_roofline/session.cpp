@@ -104,6 +104,8 @@ void session::bm_gemm(benchmark::State& state, model_shape const& shape, std::in
     loaded_shape const& loaded = load(shape);
     activations with(shape, m, gpu_);
     planned_gemm const gemm(loaded.weights().layout(), problem_of(m), gpu_);
+    bool const in_fragments = options_.x == x_order::fragments && gemm.takes_fragments(m);
+    if (in_fragments) with.order_fragments(shape.k);
     captured_graph const graph(
         gpu_.stream(), [&] { launch_all(gemm, loaded.weights(), with, loaded.launches(), gpu_); });
     static_cast<void>(graph.timed_replay());
@@ -122,6 +124,7 @@ void session::bm_gemm(benchmark::State& state, model_shape const& shape, std::in
     measured_row row;
     row.shape = shape;
     row.m = m;
+    row.x = in_fragments ? x_order::fragments : x_order::rows;
     row.bytes = loaded.weights().layout().total_bytes;
     row.us = median(us);
     row.read_us = loaded.read_us();

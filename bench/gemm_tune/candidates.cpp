@@ -34,7 +34,7 @@ std::vector<gemm_choice> all_choices(packed_layout const& layout, std::int64_t m
         detail::sm80::free_registers(layout.format, row_tiles);
     std::int64_t const strips = layout.padded_n / tile_n;
     bool const halves =
-        row_tiles == 1 && detail::sm80::prefers_halves(strips, blocks, device.sm_count);
+        detail::sm80::prefers_halves(layout.format, row_tiles, strips, blocks, device.sm_count);
     int const by_ctas =
         detail::sm80::choose_registers(free, strips * blocks, layout.ctas, device.sm_count);
     for (int i = 0; i < free.count; ++i) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/gemm_launches.hpp"
 
+#include <cstddef>
+#include <vector>
+
 #include "support/output_sample.hpp"
 #include "support/random_fill.hpp"
 
@@ -8,17 +11,31 @@ namespace qpn::bench {
 
 namespace {
 
-constexpr std::int64_t f16_bytes = 2;
+constexpr std::size_t f16_bytes = 2;
 
 }  // namespace
 
 activations::activations(model_shape const& shape, std::int64_t rows, machine const& gpu)
     : m(rows),
-      x(static_cast<std::size_t>(f16_bytes * rows * shape.k)),
-      y(static_cast<std::size_t>(f16_bytes * rows * shape.n)) {
+      x(f16_bytes * static_cast<std::size_t>(rows * shape.k)),
+      y(f16_bytes * static_cast<std::size_t>(rows * shape.n)) {
   test::require(fill_random_f16(static_cast<std::uint64_t>(rows), x.data(),
                                 static_cast<std::size_t>(rows * shape.k), gpu.stream()));
   gpu.wait();
+}
+
+void activations::order_fragments(std::int64_t k) {
+  std::vector<std::uint16_t> rows(x.size() / f16_bytes);
+  test::require(cudaMemcpy(rows.data(), x.data(), x.size(), cudaMemcpyDeviceToHost));
+  std::vector<std::uint16_t> ordered(static_cast<std::size_t>(x_fragments_count(m, k)));
+  for (std::int64_t row = 0; row < m; ++row) {
+    for (std::int64_t at = 0; at < k; ++at) {
+      ordered[static_cast<std::size_t>(x_fragments_offset(row, at, k))] =
+          rows[static_cast<std::size_t>(row * k + at)];
+    }
+  }
+  fragments.emplace(ordered.size() * f16_bytes);
+  fragments->upload(ordered);
 }
 
 void launch_all(planned_gemm const& gemm, cold_weights const& weights, activations const& with,
@@ -27,6 +44,10 @@ void launch_all(planned_gemm const& gemm, cold_weights const& weights, activatio
   args.m = with.m;
   args.x = with.x.data();
   args.ldx = weights.layout().k;
+  if (with.fragments) {
+    args.x = with.fragments->data();
+    args.order = x_order::fragments;
+  }
   args.y = with.y.data();
   args.ldy = weights.layout().n;
   for (std::int64_t i = 0; i < launches; ++i) {

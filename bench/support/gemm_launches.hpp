@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <qpn/x_fragments.hpp>
 
 #include "gpu/device_memory.hpp"
 #include "support/cold_weights.hpp"
@@ -17,9 +19,13 @@ namespace qpn::bench {
 struct activations {
   activations(model_shape const& shape, std::int64_t m, machine const& gpu);
 
+  /// Copies x into fragment order, and launch_all gives qpn::gemm the copy.
+  void order_fragments(std::int64_t k);
+
   std::int64_t m;
-  test::device_memory x;
+  test::device_memory x;  ///< row-major: cuBLAS and the reference read it
   test::device_memory y;
+  std::optional<test::device_memory> fragments;
 };
 
 /// Launches so many of them, the last one on the last copy where the copies divide `launches`.

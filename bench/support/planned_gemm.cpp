@@ -44,6 +44,10 @@ void planned_gemm::launch(gemm_args const& args, cudaStream_t stream) const {
       [&](auto const& plan) { return call_gemm(plan, args, workspace, stream); }, plan_));
 }
 
+bool planned_gemm::takes_fragments(std::int64_t m) const {
+  return std::visit([m](auto const& plan) { return qpn::takes_fragments(plan, m); }, plan_);
+}
+
 std::string planned_gemm::route_name(std::int64_t m) const {
   return std::visit([m](auto const& plan) { return qpn::route_name(route(plan, m)); }, plan_);
 }

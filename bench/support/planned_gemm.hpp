@@ -26,6 +26,9 @@ class planned_gemm {
   /// Launches and returns.
   void launch(gemm_args const& args, cudaStream_t stream) const;
 
+  /// Whether calls with m rows may have x in fragment order.
+  [[nodiscard]] bool takes_fragments(std::int64_t m) const;
+
   /// "sm70/nvfp4/mt2"
   [[nodiscard]] std::string route_name(std::int64_t m) const;
 

@@ -21,6 +21,7 @@
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
 #include "qpn/workspace.hpp"
+#include "qpn/x_fragments.hpp"
 
 namespace qpn {
 
@@ -68,7 +69,8 @@ template <class Operand, int RowTiles, class Format>
 }
 
 /// Launches a kernel of layout sm80_mma16, of sm_80 or of sm_90.
-template <class Operand, int RowTiles, bool Candidates, int Registers, int Halves, class Format>
+template <class Operand, int RowTiles, bool Candidates, int Registers, int Halves,
+          x_order Order = x_order::rows, class Format>
 [[nodiscard]] static status launch_mma16(gemm_arch arch, gemm_plan<Format> const& plan,
                                          gemm_args const& args, workspace_view workspace,
                                          cudaStream_t stream) noexcept {
@@ -79,10 +81,10 @@ template <class Operand, int RowTiles, bool Candidates, int Registers, int Halve
   int const threads = params.split.slices * warp_lanes;
   int const shared_bytes = sm80::shared_layout<RowTiles>::bytes(params.split.slices);
   if (arch == gemm_arch::sm80) {
-    return gemm_outcome(launch(&sm80::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves>,
-                               grid, threads, shared_bytes, stream, params));
+    auto const kernel = &sm80::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves, Order>;
+    return gemm_outcome(launch(kernel, grid, threads, shared_bytes, stream, params));
   }
-  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves>;
+  auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves, Order>;
   return gemm_outcome(args.overlap_previous
                           ? launch_overlapping(kernel, grid, threads, shared_bytes, stream, params)
                           : launch(kernel, grid, threads, shared_bytes, stream, params));
@@ -116,6 +118,16 @@ template <class Operand, int RowTiles, class Format>
                                                                        stream);
   }
   sm80::launch_form const form = sm80::form_of<Operand, RowTiles>(plan, args.m);
+  if constexpr (policy::has_fragments) {
+    static_assert(policy::has_halves && policy::choices.count == 1);
+    if (args.order != x_order::rows) {
+      return form.halves == 1
+                 ? launch_mma16<Operand, RowTiles, false, policy::half_registers, 1,
+                                x_order::fragments>(arch, plan, args, workspace, stream)
+                 : launch_mma16<Operand, RowTiles, false, policy::registers, 2, x_order::fragments>(
+                       arch, plan, args, workspace, stream);
+    }
+  }
   if constexpr (policy::has_halves) {
     if (form.halves == 1) {
       return launch_mma16<Operand, RowTiles, false, policy::half_registers, 1>(arch, plan, args,
@@ -262,8 +274,9 @@ template <class Format>
 /// gemm_algorithm::simt those of fp32 FMAs: |error| <= k 2^-24 sum |x w'|.
 ///
 /// x: XType [m, k], f16 or bf16, the x_type of the plan's problem; any stride and 2-byte alignment;
-/// it is read fastest where it is 16-byte aligned and ldx a multiple of 8. k and n are any; the
-/// weight is padded, x is not. y may be the residual, and neither x nor the weight.
+/// it is read fastest where it is 16-byte aligned and ldx a multiple of 8, and faster still in
+/// fragment order where takes_fragments says so (gemm_args::order). k and n are any; the weight is
+/// padded, x is not. y may be the residual, and neither x nor the weight.
 ///
 /// Bits: a row of y depends on that row of x (and of the residual), on the weight and its layout
 /// and on the plan's algorithm only; not on the row's place, on other rows, or on timing; and not
@@ -287,7 +300,8 @@ template <class Format>
 /// may overlap need two workspaces. A workspace is set up once, by init_workspace, and serves calls
 /// of one plan, one after another; with zero_bytes from workspace_needs, of several plans.
 /// @return ok with nothing launched where m is 0; as detail::check_gemm: invalid_shape,
-///         invalid_value, misaligned, workspace_too_small; invalid_value where the plan's route of
+///         invalid_value, misaligned, workspace_too_small, and unsupported_format for x in fragment
+///         order where no kernel reads it; invalid_value where the plan's route of
 ///         m is dense, or its x_type is not XType; not_compiled_for_arch: the program has no code
 ///         for the device, or lacks that for sm_90a and m is above gemm_max_m; launch_failed
 template <dtype XType, class Format>

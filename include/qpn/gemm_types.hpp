@@ -23,6 +23,7 @@
 #include "qpn/packed_weight.hpp"
 #include "qpn/status.hpp"
 #include "qpn/workspace.hpp"
+#include "qpn/x_fragments.hpp"
 
 // What a caller of qpn::gemm holds: plans and arguments. Host code without CUDA; the launch is in
 // gemm.cuh.
@@ -152,6 +153,48 @@ template <class Format>
   return {plan.arch, operand, method, plan.emulated, bf16_x};
 }
 
+namespace detail {
+
+/// Whether calls with m rows of a plan, m >= 1, have kernels for x in fragment order.
+template <class Format>
+[[nodiscard]] constexpr status check_fragments(gemm_plan<Format> const& plan,
+                                               std::int64_t m) noexcept {
+  packed_layout const& layout = plan.layout;
+  if (layout.id != layout_id::sm80_mma16 || layout.format != format_id::fp8 ||
+      layout.scale == scale_mode::block || plan.problem.x_type != dtype::f16) {
+    return {status_code::unsupported_format, 0,
+            "gemm: x in fragment order needs layout sm80_mma16, fp8 weights with tensor or channel "
+            "scales, and x in f16"};
+  }
+  if (plan.problem.candidates != 0) {
+    return {status_code::invalid_value, 0,
+            "gemm: x in fragment order needs a plan without candidates"};
+  }
+  if (layout.k % x_fragments_k_unit != 0) {
+    return {status_code::invalid_shape, 0,
+            "gemm: x in fragment order needs k to be a multiple of 128"};
+  }
+  if (m > x_fragments_max_m) {
+    return {status_code::invalid_shape, 0, "gemm: x in fragment order needs m to be at most 16"};
+  }
+  gemm_method const method = choice_of(plan, m).method;
+  if (method != gemm_method::mt1 && method != gemm_method::mt2) {
+    return {status_code::invalid_value, 0,
+            "gemm: x in fragment order needs mt1 or mt2, and the plan's table chooses another "
+            "method for m"};
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Whether calls with m rows, 1 <= m <= max_m, may have x in fragment order: gemm_args::order.
+template <class Format>
+[[nodiscard]] constexpr bool takes_fragments(gemm_plan<Format> const& plan,
+                                             std::int64_t m) noexcept {
+  return detail::check_fragments(plan, m).ok();
+}
+
 /// Columns of y: n, or n / 2 with silu_gate.
 template <class Format>
 [[nodiscard]] constexpr std::int64_t columns_of_y(gemm_plan<Format> const& plan) noexcept {
@@ -163,7 +206,10 @@ struct gemm_args {
   std::int64_t m = 0;  ///< rows, 0 to the plan's max_m; 0 launches nothing
   void const* x =
       nullptr;  ///< x_type [m, k], row-major, 2-byte aligned; 16 where ldx % 8 == 0 is best
-  std::int64_t ldx = 0;         ///< >= k
+  std::int64_t ldx = 0;  ///< >= k
+  /// Of x. With fragments x is as x_fragments.hpp says and 16-byte aligned, which calls can have
+  /// for which takes_fragments is true; ldx is not read. y has the bits of the same x in rows.
+  x_order order = x_order::rows;
   packed_weight weight;         ///< of the plan's layout, 128-byte aligned
   void* y = nullptr;            ///< y_type [m, columns_of_y], row-major; null only with candidates
   std::int64_t ldy = 0;         ///< >= columns_of_y
@@ -208,7 +254,7 @@ namespace detail {
 
 /// Whether the kernels may load the rows of x 16 bytes at a time.
 [[nodiscard]] inline bool reads_x_by_words(gemm_args const& args) noexcept {
-  return args.ldx % 8 == 0 && is_aligned_to(16, args.x);
+  return (args.ldx % 8 == 0 && is_aligned_to(16, args.x)) || args.order != x_order::rows;
 }
 
 /// The rows of a call from `first` on, gemm_max_m at most, as a call of their own.
@@ -463,12 +509,19 @@ template <class Format>
     return {status_code::invalid_value, 0, "gemm: the weight's layout is not the plan's"};
   }
   if (args.m == 0) return {};
-  if (args.ldx < plan.layout.k || (args.y != nullptr && args.ldy < columns) ||
+  bool const in_rows = args.order == x_order::rows;
+  if (!in_rows) {
+    if (status const taken = check_fragments(plan, args.m); !taken.ok()) return taken;
+    if (!is_aligned_to(16, args.x)) {
+      return {status_code::misaligned, 0, "gemm: x in fragment order must be 16-byte aligned"};
+    }
+  }
+  if ((in_rows && args.ldx < plan.layout.k) || (args.y != nullptr && args.ldy < columns) ||
       (args.residual != nullptr && args.ld_residual < columns)) {
     return {status_code::invalid_shape, 0,
             "gemm: ldx must be at least k, ldy and ld_residual at least the columns of y"};
   }
-  if (!rows_fit(args.m, args.ldx) || !rows_fit(args.m, args.ldy) ||
+  if ((in_rows && !rows_fit(args.m, args.ldx)) || !rows_fit(args.m, args.ldy) ||
       !rows_fit(args.m, args.ld_residual)) {
     return {status_code::invalid_shape, 0, "gemm: the size of x, y or residual exceeds 63 bits"};
   }

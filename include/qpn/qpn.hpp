@@ -23,3 +23,4 @@
 #include "qpn/status.hpp"
 #include "qpn/version.hpp"
 #include "qpn/workspace.hpp"
+#include "qpn/x_fragments.hpp"

@@ -35,7 +35,8 @@ struct gemm_case {
   bool residual = false;
   std::int64_t x_gap = 0;     ///< ldx - k
   bool x_misaligned = false;  ///< x starts 2 bytes behind a multiple of 16
-  float outlier = 0.0F;       ///< if not 0, some activations are this large
+  x_order order = x_order::rows;
+  float outlier = 0.0F;  ///< if not 0, some activations are this large
   std::int32_t first_id = 0;
   std::int32_t id_limit = std::numeric_limits<std::int32_t>::max();
   std::vector<float> given_bias{};                 ///< instead of random numbers
@@ -88,6 +89,16 @@ template <class Format>
     }
   }
 
+  // The same in fragment order, between NaN.
+  aligned_bytes fragment_bytes(static_cast<std::size_t>(x_fragments_count(c.m, c.k)) * 2,
+                               std::byte{0x7f});
+  auto* const fragments = reinterpret_cast<std::uint16_t*>(fragment_bytes.data());
+  for (std::int64_t i = 0; c.order == x_order::fragments && i < c.m; ++i) {
+    for (std::int64_t j = 0; j < c.k; ++j) {
+      fragments[x_fragments_offset(i, j, c.k)] = x[i * ldx + j];
+    }
+  }
+
   gemm_plan<Format> plan;
   status const planned = make_gemm_plan(weight.layout, c.problem, device, plan);
   if (!planned.ok()) {
@@ -108,8 +119,10 @@ template <class Format>
 
   gemm_args args;
   args.m = c.m;
-  args.x = x;
-  args.ldx = ldx;
+  bool const in_rows = c.order == x_order::rows;
+  args.x = in_rows ? x : fragments;
+  args.ldx = in_rows ? ldx : -1;  // not read
+  args.order = c.order;
   args.weight = weight.view();
   if (c.with_y) args.y = y.data();
   args.ldy = ldy;
@@ -131,6 +144,7 @@ template <class Format>
   result.values = values;
   if (!call.report.ok()) complain(call.report.text());
   if (!call.weights_read_once) complain("a byte of the records is not read exactly once");
+  if (!call.x_rows_read) complain("more or less than the rows of x is read");
   if (!call.outputs_written_once)
     complain("an element of y or of a list is not written exactly once");
   if (!call.workspace_is_zero) complain("tickets or keys are left behind");

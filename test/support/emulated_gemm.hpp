@@ -55,7 +55,7 @@ class program_lane {
     return lane_->load(p);
   }
   [[nodiscard]] virtual std::uint16_t load(std::uint16_t const* p) { return lane_->load(p); }
-  [[nodiscard]] detail::word4 load_words(detail::word4 const* p) { return lane_->load(p); }
+  [[nodiscard]] virtual detail::word4 load_words(detail::word4 const* p) { return lane_->load(p); }
   template <class T>
   void store(T* p, T value) {
     lane_->store(p, value);
@@ -185,6 +185,7 @@ struct emulated_call_options {
 struct emulated_call {
   emulation_report report;
   bool weights_read_once = false;  ///< by each row block
+  bool x_rows_read = true;         ///< in fragment order: all of the m rows, and nothing beyond
   bool outputs_written_once = false;
   bool workspace_is_zero = false;  ///< the part that must be 0 between launches
 };
@@ -243,7 +244,8 @@ emulated_call emulate_wide_kernel(gemm_plan<Format> const& plan, gemm_args const
                          });
 }
 
-template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves, class Format>
+template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves,
+          x_order Order = x_order::rows, class Format>
 emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
                                    workspace_view workspace, emulator_memory& memory,
                                    emulated_call_options const& options) {
@@ -254,7 +256,8 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
       detail::row_blocks(args.m, RowTiles), params.ctas, params.split.slices * detail::warp_lanes,
       detail::sm80::shared_layout<RowTiles>::bytes(params.split.slices), memory, options,
       [&](program_lane& lane) {
-        detail::sm80::gemm_program<Operand, RowTiles, Candidates, Batches, Halves>(lane, params);
+        detail::sm80::gemm_program<Operand, RowTiles, Candidates, Batches, Halves, Order>(lane,
+                                                                                          params);
       });
 }
 
@@ -271,8 +274,20 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
   constexpr std::integral_constant<int, 2> two;
   if (plan.problem.candidates != 0) return run(std::true_type{}, one, two);
   detail::sm80::launch_form const form = detail::sm80::form_of<Operand, RowTiles>(plan, args.m);
-  if constexpr (policy::has_halves) {  // and two batches
-    if (form.halves == 1) return run(std::false_type{}, two, one);
+  if constexpr (policy::has_fragments) {
+    constexpr x_order fragments = x_order::fragments;
+    auto const run_fragments = [&](auto halves) {
+      constexpr int batches = policy::batches(policy::registers, false, halves, fragments);
+      return emulate_mma16_kernel<Operand, RowTiles, false, batches, halves, fragments>(
+          plan, args, workspace, memory, options);
+    };
+    if (args.order == fragments) return form.halves == 1 ? run_fragments(one) : run_fragments(two);
+  }
+  if constexpr (policy::has_halves) {
+    using batches = std::integral_constant<int, policy::batches(policy::half_registers, false)>;
+    if (form.halves == 1) return run(std::false_type{}, batches{}, one);
+  }
+  if constexpr (policy::batches(policy::choices.values[policy::choices.count - 1], false) == 2) {
     if (policy::batches(form.registers, false) == 2) return run(std::false_type{}, two, two);
   }
   return run(std::false_type{}, one, two);
@@ -348,8 +363,14 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
     return static_cast<std::size_t>(((args.m - 1) * ld + columns) * bits(type) / 8);
   };
   std::int64_t const columns = columns_of_y(plan);
-  memory.add_region("x", args.x, row_bytes(args.ldx, layout.k, plan.problem.x_type),
-                    region_use::data);
+  if (args.order == x_order::rows) {
+    memory.add_region("x", args.x, row_bytes(args.ldx, layout.k, plan.problem.x_type),
+                      region_use::data);
+  } else {  // counted, for rows beyond m lie between the others
+    memory.add_region("x", args.x,
+                      static_cast<std::size_t>(x_fragments_count(args.m, layout.k)) * 2,
+                      region_use::weights);
+  }
   bool const in_place = args.residual != nullptr && args.residual == args.y;
   if (args.y != nullptr) {
     memory.add_region("y", args.y, row_bytes(args.ldy, columns, plan.problem.y_type),
@@ -444,6 +465,19 @@ emulated_call emulate_gemm(gemm_plan<Format> const& plan, gemm_args const& args,
                               : wide != 0 ? detail::row_blocks(args.m, wide)
                                           : cut.blocks * loads;
   call.weights_read_once = all_equal(call.report.load_counts("records"), static_cast<int>(passes));
+  if (args.order == x_order::fragments) {
+    byte_counts const& read = call.report.load_counts("x");
+    std::vector<bool> expected(read.size());
+    for (std::int64_t i = 0; i < args.m; ++i) {
+      for (std::int64_t k = 0; k < layout.k; ++k) {
+        std::int64_t const at = 2 * x_fragments_offset(i, k, layout.k);
+        expected[static_cast<std::size_t>(at)] = expected[static_cast<std::size_t>(at + 1)] = true;
+      }
+    }
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      call.x_rows_read = call.x_rows_read && (read[i] != 0) == expected[i];
+    }
+  }
   call.outputs_written_once = true;
   if (args.y != nullptr) {
     byte_counts const& written = call.report.write_counts("y");

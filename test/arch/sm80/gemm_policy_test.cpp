@@ -54,15 +54,32 @@ TEST(gemm_policy, has_registers_that_spill_for_one_wave_alone) {
 }
 
 TEST(gemm_policy, halves_the_strips_of_weights_that_have_few) {
-  EXPECT_TRUE(prefers_halves(160, 1, h200));  // down
-  EXPECT_TRUE(prefers_halves(264, 1, h200));
-  EXPECT_FALSE(prefers_halves(272, 1, h200));
-  EXPECT_FALSE(prefers_halves(128, 2, h200)) << "two row blocks";
+  for (format_id const format : {format_id::nvfp4, format_id::fp8}) {
+    EXPECT_TRUE(prefers_halves(format, 1, 160, 1, h200));  // down
+    EXPECT_TRUE(prefers_halves(format, 1, 264, 1, h200));
+    EXPECT_FALSE(prefers_halves(format, 1, 272, 1, h200));
+    EXPECT_FALSE(prefers_halves(format, 1, 128, 2, h200)) << "two row blocks";
+    EXPECT_FALSE(prefers_halves(format, 4, 1, 1, h200));
+  }
   EXPECT_TRUE((gemm_policy<nvfp4_operand, 1>::has_halves));
   EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_halves));
-  EXPECT_FALSE((gemm_policy<fp8_operand, 2>::has_halves));
   EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 1>::has_halves));
   EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 1>::has_halves));
+  EXPECT_FALSE((gemm_policy<weight_operand<dense16, dtype::f16>, 1>::has_halves));
+}
+
+TEST(gemm_policy, halves_strips_for_two_row_tiles_of_fp8_where_a_multiprocessor_has_one) {
+  EXPECT_TRUE(prefers_halves(format_id::fp8, 2, 128, 1, h200));  // in of four ranks
+  EXPECT_TRUE(prefers_halves(format_id::fp8, 2, 132, 1, h200));
+  EXPECT_FALSE(prefers_halves(format_id::fp8, 2, 133, 1, h200));
+  EXPECT_FALSE(prefers_halves(format_id::fp8, 2, 112, 2, h200)) << "two row blocks";
+  EXPECT_FALSE(prefers_halves(format_id::nvfp4, 2, 1, 1, h200));
+  EXPECT_FALSE(prefers_halves(format_id::dense16, 2, 1, 1, h200));
+  EXPECT_TRUE((gemm_policy<fp8_operand, 2>::has_halves));
+  EXPECT_FALSE((gemm_policy<fp8_operand, 4>::has_halves));
+  EXPECT_FALSE((gemm_policy<nvfp4_operand, 2>::has_halves));
+  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 2>::has_halves));
+  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 2>::has_halves));
 }
 
 TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
@@ -73,6 +90,19 @@ TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
   EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false)), 1);
   EXPECT_EQ((gemm_policy<fp8_operand, 4>::batches(128, false)), 1);
   EXPECT_EQ((gemm_policy<bf16_operand<fp8>, 2>::batches(128, false)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 1)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 1, x_order::fragments)), 2);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 2, x_order::fragments)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 1>::batches(128, false, 1, x_order::fragments)), 2);
+}
+
+TEST(gemm_policy, reads_fragments_of_x_for_few_rows_by_fp8) {
+  EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_fragments));
+  EXPECT_TRUE((gemm_policy<fp8_operand, 2>::has_fragments));
+  EXPECT_FALSE((gemm_policy<fp8_operand, 4>::has_fragments));
+  EXPECT_FALSE((gemm_policy<nvfp4_operand, 1>::has_fragments));
+  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 1>::has_fragments));
+  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 1>::has_fragments));
 }
 
 TEST(gemm_policy, passes_by_what_does_not_fit) {

@@ -129,6 +129,41 @@ TEST_P(mma16_operand_kinds, gives_the_same_bits_with_any_row_tiles) {
   }
 }
 
+/// The kinds whose strips may be halved with one row tile, and with two fp8 alone.
+constexpr weight_kind halved_kinds[] = {{format_id::nvfp4, scale_mode::tensor, dtype::f16},
+                                        {format_id::fp8, scale_mode::tensor, dtype::f16},
+                                        {format_id::fp8, scale_mode::channel, dtype::f16}};
+
+// Four strips are too many for one multiprocessor, and few enough for four. So few batches have as
+// many slices on both.
+TEST(mma16_program, whole_strips_and_halves_give_the_same_bits) {
+  for (weight_kind const kind : halved_kinds) {
+    for (std::int64_t const k : {48, 400, 512}) {
+      for (std::int64_t m = 1; m <= 16; ++m) {
+        gemm_case c = mma16_case();
+        c.kind = kind;
+        c.m = m;
+        c.n = 70;
+        c.k = k;
+        c.bias = true;
+        c.residual = true;
+        c.problem.y_type = dtype::f32;
+        c.seed = 900 + static_cast<std::uint64_t>(m);
+        int ctas = 0;
+        c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
+        gemm_result const whole = run_any(c);
+        ASSERT_TRUE(whole.problems.empty()) << joined(whole.problems);
+        EXPECT_EQ(ctas, 4) << c.text();
+        c.sm_count = 4;
+        gemm_result const halves = run_any(c);
+        ASSERT_TRUE(halves.problems.empty()) << joined(halves.problems);
+        EXPECT_EQ(ctas, m <= 8 || kind.format == format_id::fp8 ? 8 : 4) << c.text();
+        EXPECT_EQ(whole.y, halves.y) << c.text();
+      }
+    }
+  }
+}
+
 TEST_P(mma16_operand_kinds, x_read_by_words_and_by_elements_gives_the_same_bits) {
   gemm_case c = tested_case();
   c.m = 5;
@@ -180,6 +215,65 @@ TEST(mma16_program, bf16_rows_of_any_size_give_sums_of_their_size) {
       std::vector<float> y = y_of(exponent);
       for (float& value : y) value = std::ldexp(value, -exponent);
       EXPECT_EQ(y, expected) << kinds << " times 2^" << exponent;
+    }
+  }
+}
+
+/// fp8 weights by f16 rows in fragment order.
+gemm_case fragments_case(std::int64_t m, std::int64_t k, scale_mode scale = scale_mode::tensor) {
+  gemm_case c = mma16_case();
+  c.kind = {format_id::fp8, scale, dtype::f16};
+  c.m = m;
+  c.n = 70;  // four strips
+  c.k = k;
+  c.order = x_order::fragments;
+  c.problem.y_type = dtype::f32;
+  c.seed = 700 + static_cast<std::uint64_t>(m + k);
+  return c;
+}
+
+// One multiprocessor takes whole strips, four take halves.
+TEST(mma16_program, x_in_fragment_order_and_in_rows_give_the_same_bits) {
+  for (int const sm_count : {1, 4}) {
+    for (std::int64_t const k : {128, 384, 1152, 2304}) {
+      for (std::int64_t m = 1; m <= 16; ++m) {
+        if (k > 384 && m % 7 > 2) continue;
+        gemm_case c = fragments_case(m, k, m % 2 == 0 ? scale_mode::channel : scale_mode::tensor);
+        c.sm_count = sm_count;
+        c.bias = m % 3 == 0;
+        c.residual = m % 3 != 1;
+        int ctas = 0;
+        c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
+        c.options.resident = 1 + static_cast<int>(m % 3);
+        gemm_result const fragments = run_any(c);
+        ASSERT_TRUE(fragments.problems.empty()) << joined(fragments.problems);
+        EXPECT_EQ(ctas, sm_count == 1 ? 4 : 8) << c.text();
+        c.order = x_order::rows;
+        gemm_result const rows = run_any(c);
+        ASSERT_TRUE(rows.problems.empty()) << joined(rows.problems);
+        EXPECT_EQ(rows.y, fragments.y) << c.text();
+      }
+    }
+  }
+}
+
+TEST(mma16_program, x_in_fragment_order_takes_every_epilogue_and_table) {
+  for (bool const gate : {false, true}) {
+    for (std::int64_t const m : {3, 12}) {
+      gemm_case c = fragments_case(m, 512);
+      c.n = 128;
+      c.bias = c.residual = true;
+      c.problem.act = gate ? activation::silu_gate : activation::none;
+      c.sm_count = 4;
+      gemm_result const by_rules = run_any(c);
+      ASSERT_TRUE(by_rules.problems.empty()) << joined(by_rules.problems);
+      for (gemm_method const method : {gemm_method::mt1, gemm_method::mt2}) {
+        gemm_tuning_row const row = {c.kind.format, c.n, c.k, m, m, {method}};
+        c.problem.tuning = {&row, 1};
+        gemm_result const tuned = run_any(c);
+        ASSERT_TRUE(tuned.problems.empty()) << joined(tuned.problems);
+        EXPECT_EQ(tuned.y, by_rules.y) << c.text() << " method " << static_cast<int>(method);
+      }
     }
   }
 }
@@ -321,6 +415,10 @@ class overlap_lane : public program_lane {
     EXPECT_EQ(waits, beside ? 0 : 1) << "x is read before the kernel before has ended";
     return program_lane::load(p);
   }
+  [[nodiscard]] detail::word4 load_words(detail::word4 const* p) override {
+    EXPECT_EQ(waits, beside ? 0 : 1) << "x is read before the kernel before has ended";
+    return program_lane::load_words(p);
+  }
   void allow_next() override {
     EXPECT_EQ(waits, beside ? 0 : 1) << "a launch beside this one could read x too early";
     ++allowed;
@@ -361,6 +459,32 @@ TEST(mma16_program, an_overlapping_launch_waits_once_on_every_path_after_its_fir
       EXPECT_EQ(lane.waits, 1);
       EXPECT_EQ(lane.allowed, 1);
       EXPECT_EQ(lane.weights_before, k == 48 ? 0 : 4);  // two halves of two records
+    }
+  }
+}
+
+TEST(mma16_program, an_overlapping_launch_waits_before_it_reads_x_in_fragment_order) {
+  for (std::int64_t const m : {2, 12}) {
+    for (bool const beside : {false, true}) {
+      gemm_case c = fragments_case(m, 4096);
+      c.sm_count = 4;  // halves, two batches
+      std::deque<overlap_lane> lanes;
+      c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
+        overlap_lane& made = lanes.emplace_back(lane);
+        made.beside = beside;
+        return made;
+      };
+      c.options.change_mma16_params = [beside](detail::sm80::gemm_params& p) {
+        p.overlap_previous = true;
+        p.beside_previous = beside;
+      };
+      gemm_result const result = run_any(c);
+      ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
+      for (overlap_lane const& lane : lanes) {
+        EXPECT_EQ(lane.waits, 1);
+        EXPECT_EQ(lane.allowed, 1);
+        EXPECT_EQ(lane.weights_before, 8) << "half of four records of two batches";
+      }
     }
   }
 }
@@ -424,6 +548,18 @@ TEST(mma16_program_mutants, each_other_mutant_is_found) {
   for (mutation const& how :
        {fence, ticket, lanes, rows, halves, scales, shuffle, longer, shorter}) {
     EXPECT_FALSE(problems_of_mutant(mutant_case(), how).empty()) << how.name << " goes unnoticed";
+  }
+  for (int const sm_count : {1, 4}) {  // whole strips, and halves
+    gemm_case fragments = fragments_case(12, 1152);
+    fragments.sm_count = sm_count;
+    EXPECT_EQ(joined(problems_of_mutant(fragments, {"none"})), "");
+    for (mutation const& how : {lanes, rows, longer, shorter}) {
+      EXPECT_FALSE(problems_of_mutant(fragments, how).empty())
+          << how.name << " goes unnoticed in fragment order";
+    }
+    mutation barrier{"barrier"};
+    barrier.drop_sync_block = 0;
+    EXPECT_FALSE(problems_of_mutant(fragments, barrier).empty());
   }
   mutation other_type{"bf16 pairs as f16"};
   other_type.as_f16 = true;

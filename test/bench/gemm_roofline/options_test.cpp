@@ -55,16 +55,19 @@ TEST(gemm_roofline_options, default_to_all_shapes_and_rows) {
   EXPECT_EQ(chosen.launches, 200);
   EXPECT_TRUE(chosen.read_megabytes.empty());
   EXPECT_TRUE(chosen.json_file.empty() && chosen.svg_file.empty());
+  EXPECT_EQ(chosen.x, qpn::x_order::rows);
   EXPECT_FALSE(chosen.table || chosen.help);
 }
 
 TEST(gemm_roofline_options, take_every_value) {
   roofline::options const chosen =
-      parsed({"--shapes", "tp4.down,tp4.gdn_out", "--m", "1,65535", "--read-sizes", "2,800",
-              "--replays", "3", "--launches", "400", "--json", "a.json", "--svg", "a.svg",
-              "--table", "--benchmark_filter=x"});
+      parsed({"--shapes", "tp4.down,tp4.gdn_out", "--m", "1,65535", "--x", "fragments",
+              "--read-sizes", "2,800", "--replays", "3", "--launches", "400", "--json", "a.json",
+              "--svg", "a.svg", "--table", "--benchmark_filter=x"});
   EXPECT_EQ(names_of(chosen), (std::vector<std::string>{"tp4.down", "tp4.gdn_out"}));
   EXPECT_EQ(chosen.m, (std::vector<std::int64_t>{1, 65535}));
+  EXPECT_EQ(chosen.x, qpn::x_order::fragments);
+  EXPECT_EQ(parsed({"--x", "rows"}).x, qpn::x_order::rows);
   EXPECT_EQ(chosen.read_megabytes, (std::vector<std::int64_t>{2, 800}));
   EXPECT_EQ(chosen.replays, 3);
   EXPECT_EQ(chosen.launches, 400);
@@ -97,6 +100,7 @@ TEST(gemm_roofline_options, are_refused_in_one_sentence) {
       {{"--m", "1,,2"}, "--m has an empty word between its commas"},
       {{"--shapes", ""}, "--shapes has an empty word between its commas"},
       {{"--launches", "199"}, "--launches takes integers from 200 to 100000, not '199'"},
+      {{"--x", "columns"}, "--x takes rows or fragments, not 'columns'"},
       {{"--formats", "f16"}, "no shape has format f16, expected nvfp4 or fp8"},
       {{"--shapes", "tp4.down", "--formats", "fp8"}, "--shapes and --formats leave no shape"},
   };

@@ -34,6 +34,7 @@ report some_report() {
   row.cublas_us.reset();
   row.sm_mhz = row.memory_mhz = 0;
   made.rows.push_back(row);
+  row.x = qpn::x_order::fragments;
   row.shape = shape_named("tp1.down");
   row.m = 8;
   row.us = 400.0;
@@ -65,7 +66,9 @@ TEST(gemm_roofline_json, is_an_array_of_rows_with_context) {
     EXPECT_EQ(each.at("toolkit"), "CUDA 13");
     EXPECT_EQ(each.at("command"), "gemm_roofline --m 1,8 <x>");
   }
+  EXPECT_EQ(row.at("x"), "rows");
   EXPECT_EQ(rows[2].at("format"), "nvfp4");
+  EXPECT_EQ(rows[2].at("x"), "fragments");
 }
 
 TEST(gemm_roofline_json, says_null_where_nothing_was_measured) {
@@ -86,6 +89,7 @@ TEST(gemm_roofline_table, shows_times_ratios_and_what_was_skipped) {
         "| sm70/fp8/mt1/emulated |\n",
         "\n| tp4.gdn_out | fp8 | 5120 x 1536 | 7.9 | 1 | 4.30 | 3.44 | 1.25 | 1829 | - | - | "
         "sm70/fp8/mt1/emulated |\n",
+        " | sm70/fp8/mt1/emulated, x in fragment order |\n",
         "\nNot measured:\n\n- bm_gemm/fp8/tp4.gdn_out/m:128 is skipped: too many rows\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nis missing in\n" << text;
   }

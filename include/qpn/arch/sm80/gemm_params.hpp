@@ -26,7 +26,7 @@ template <class Operand, int RowTiles, class Format>
   int const wanted = choice_of(plan, m).registers;
   if (policy::choices.has(wanted)) return {wanted, 2};
   if (policy::has_halves && plan.problem.act != activation::silu_gate &&
-      prefers_halves(strips, blocks, plan.sm_count)) {
+      prefers_halves(plan.layout.format, RowTiles, strips, blocks, plan.sm_count)) {
     return {policy::half_registers, 1};
   }
   return {choose_registers(policy::choices, strips * blocks, plan.layout.ctas, plan.sm_count), 2};

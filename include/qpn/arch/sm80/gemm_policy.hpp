@@ -9,6 +9,7 @@
 #include "qpn/detail/slice_split.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/format.hpp"
+#include "qpn/x_fragments.hpp"
 
 namespace qpn::detail::sm80 {
 
@@ -31,6 +32,14 @@ struct register_choices {
   if (format == format_id::nvfp4 && row_tiles == 1) return {3, {56, 64, 128}, 1};
   if (format == format_id::nvfp4 && row_tiles == 2) return {2, {96, 128}};
   return {};
+}
+
+/// Strips for each multiprocessor up to which launches have CTAs of half a strip, for x in f16; 0:
+/// there is no such kernel. With two row tiles a multiprocessor that has three halves is slower
+/// than one with two strips, and nvfp4 slower in any case.
+[[nodiscard]] constexpr int most_halved_strips(format_id format, int row_tiles) noexcept {
+  if (format != format_id::nvfp4 && format != format_id::fp8) return 0;
+  return row_tiles == 1 ? 2 : row_tiles == 2 && format == format_id::fp8 ? 1 : 0;
 }
 
 /// Of kernels with candidates.
@@ -58,13 +67,21 @@ struct gemm_policy {
   static constexpr register_choices choices =
       free.count == 0 || !is_tuned ? register_choices{1, {registers}} : free;
 
-  /// Batches that a warp has registers for.
-  [[nodiscard]] QPN_HD static constexpr int batches(int of_registers, bool candidates) noexcept {
-    return is_tuned && !candidates && RowTiles == 1 && of_registers >= 128 ? 2 : 1;
+  /// Whether there are kernels without candidates for x in fragment order. nvfp4 gains nothing.
+  static constexpr bool has_fragments = is_tuned && is_fp8 && RowTiles <= 2;
+
+  /// Batches that a warp has registers for. Two row tiles are slower with two of them, but for
+  /// halves that read x in fragment order.
+  [[nodiscard]] QPN_HD static constexpr int batches(int of_registers, bool candidates,
+                                                    int halves = 2,
+                                                    x_order order = x_order::rows) noexcept {
+    bool const two = RowTiles == 1 || (RowTiles == 2 && halves == 1 && order == x_order::fragments);
+    return is_tuned && !candidates && two && of_registers >= 128 ? 2 : 1;
   }
 
   /// Whether there is a kernel whose CTAs have half a strip each, and its registers.
-  static constexpr bool has_halves = is_tuned && RowTiles == 1;
+  static constexpr bool has_halves =
+      is_tuned && most_halved_strips(Operand::format::id, RowTiles) != 0;
   static constexpr int half_registers = 128;
 
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
@@ -85,9 +102,11 @@ struct gemm_policy {
 /// Whether a launch takes half a strip for a CTA, where nothing needs both halves: of few strips
 /// some multiprocessors have one more than others, and half of one costs them less. Several row
 /// blocks are slower with halves.
-[[nodiscard]] constexpr bool prefers_halves(std::int64_t strips, std::int64_t row_blocks,
+[[nodiscard]] constexpr bool prefers_halves(format_id format, int row_tiles, std::int64_t strips,
+                                            std::int64_t row_blocks,
                                             std::int32_t sm_count) noexcept {
-  return row_blocks == 1 && strips <= std::int64_t{2} * sm_count;
+  return row_blocks == 1 &&
+         strips <= std::int64_t{most_halved_strips(format, row_tiles)} * sm_count;
 }
 
 /// Waves from which on warps count for more than what the last wave leaves empty.

@@ -11,6 +11,7 @@
 #include "qpn/detail/lane_types.hpp"
 #include "qpn/detail/mma16_map.hpp"
 #include "qpn/dtype.hpp"
+#include "qpn/x_fragments.hpp"
 
 // The GEMM of layout sm80_mma16 as a lane program: y[m, n] = x[m, k] w[n, k]^T for 8 * RowTiles
 // rows of x, a row block, in one pass over the weight.
@@ -24,9 +25,18 @@ namespace qpn::detail::sm80 {
 
 /// The rows of x that a lane loads: one of each row tile. Rows beyond m are row m - 1 again; their
 /// sums are never stored.
-template <class Operand, int RowTiles>
+template <class Operand, int RowTiles, x_order Order = x_order::rows>
 struct x_rows {
   using words = typename Operand::x_words;
+
+  /// Elements from a record's x to that of the next one.
+  static constexpr int record_stride =
+      Order == x_order::fragments ? tile_m * Operand::record_k : Operand::record_k;
+  // Each lane has one load of a record: x_fragments_offset.
+  static_assert(Order == x_order::rows ||
+                (tile_m == x_fragments_tile_rows && Operand::record_k == x_fragments_record_k &&
+                 Operand::lane_k == x_fragments_lane_k && Operand::fragments == 1 &&
+                 Operand::batch * Operand::record_k == x_fragments_k_unit));
 
   std::uint16_t const* row[RowTiles];
 
@@ -36,14 +46,20 @@ struct x_rows {
     for (int i = 0; i < RowTiles; ++i) {
       int const wanted = first_row + i * tile_m + id / 4;
       int const kept = wanted < p.m ? wanted : p.m - 1;
-      row[i] = p.x + kept * p.ldx + k + id % 4 * Operand::lane_k;
+      if constexpr (Order == x_order::fragments) {
+        int const in_tile = kept & (tile_m - 1);
+        row[i] =
+            p.x + (kept - in_tile) * p.k + k * tile_m + (4 * in_tile + id % 4) * Operand::lane_k;
+      } else {
+        row[i] = p.x + kept * p.ldx + k + id % 4 * Operand::lane_k;
+      }
     }
   }
 
   /// Of row tile i, fragment f of the record `records` further on.
   template <class Lane>
   [[nodiscard]] QPN_HD words load(Lane& lane, int i, int records, int f) const noexcept {
-    int const at = records * Operand::record_k + f * 4 * Operand::steps;
+    int const at = records * record_stride + f * 4 * Operand::steps;
     if constexpr (Operand::steps == 2) {
       return lane.load_words(reinterpret_cast<word4 const*>(row[i] + at));
     } else {
@@ -56,6 +72,7 @@ struct x_rows {
   template <class Lane>
   QPN_HD void load_elements(Lane& lane, int f, std::int64_t left,
                             words (&x)[RowTiles]) const noexcept {
+    static_assert(Order == x_order::rows);
     QPN_UNROLL
     for (int i = 0; i < RowTiles; ++i) {
       QPN_UNROLL
@@ -70,7 +87,7 @@ struct x_rows {
 
   QPN_HD void advance(int records) noexcept {
     QPN_UNROLL
-    for (int i = 0; i < RowTiles; ++i) row[i] += records * Operand::record_k;
+    for (int i = 0; i < RowTiles; ++i) row[i] += records * record_stride;
   }
 };
 
@@ -160,9 +177,10 @@ struct slice_stream {
 /// Multiplies the records that are in registers; unless they are the Last ones, the first x behind
 /// them travels meanwhile. x is that of the first fragment.
 /// @param loaded  loaded(j) is called when record j has been multiplied
-template <bool Last, class Operand, int RowTiles, int Halves, class Lane, class Loaded>
+template <bool Last, class Operand, int RowTiles, int Halves, x_order Order, class Lane,
+          class Loaded>
 QPN_HD void multiply_records(Lane& lane, slice_stream<Operand, RowTiles, Halves> const& stream,
-                             x_rows<Operand, RowTiles> const& rows,
+                             x_rows<Operand, RowTiles, Order> const& rows,
                              typename Operand::x_words (&x)[RowTiles],
                              float (&acc)[Halves][RowTiles][4], Loaded loaded) noexcept {
   constexpr int records = slice_stream<Operand, RowTiles, Halves>::records;
@@ -183,10 +201,10 @@ QPN_HD void multiply_records(Lane& lane, slice_stream<Operand, RowTiles, Halves>
 /// The records [record, last + records) of a slice, of which the first ones are on their way to
 /// `stream`, x by 16-byte loads. Each record's registers are loaded again when it is multiplied.
 /// @param record  counted up; in place, for a copy of it costs registers that the loop has not
-template <class Operand, int RowTiles, int Halves, class Lane>
+template <class Operand, int RowTiles, int Halves, x_order Order, class Lane>
 QPN_HD void multiply_turns(Lane& lane, gemm_params const& p, int strip, int& record, int last,
                            int id, slice_stream<Operand, RowTiles, Halves>& stream,
-                           x_rows<Operand, RowTiles>& rows,
+                           x_rows<Operand, RowTiles, Order>& rows,
                            typename Operand::x_words (&x)[RowTiles],
                            float (&acc)[Halves][RowTiles][4]) noexcept {
   constexpr int records = slice_stream<Operand, RowTiles, Halves>::records;
@@ -209,11 +227,11 @@ QPN_HD void multiply_turns(Lane& lane, gemm_params const& p, int strip, int& rec
 /// The same with registers for two batches: the one in `next` travels while the one in `now` is
 /// multiplied. It sets out once `now` has come, for the compiler waits for all loads at once.
 /// @param loads  `next` is not on its way yet
-template <bool Last, class Operand, int RowTiles, int Halves, class Lane>
+template <bool Last, class Operand, int RowTiles, int Halves, x_order Order, class Lane>
 QPN_HD void multiply_turn_ahead(Lane& lane, gemm_params const& p, int id, bool loads,
                                 slice_stream<Operand, RowTiles, Halves>& now,
                                 slice_stream<Operand, RowTiles, Halves>& next,
-                                x_rows<Operand, RowTiles>& rows,
+                                x_rows<Operand, RowTiles, Order>& rows,
                                 typename Operand::x_words (&x)[RowTiles],
                                 float (&acc)[Halves][RowTiles][4]) noexcept {
   constexpr int records = slice_stream<Operand, RowTiles, Halves>::records;
@@ -229,11 +247,11 @@ QPN_HD void multiply_turn_ahead(Lane& lane, gemm_params const& p, int id, bool l
 }
 
 /// @param both  the batch in `second` is on its way, too
-template <class Operand, int RowTiles, int Halves, class Lane>
+template <class Operand, int RowTiles, int Halves, x_order Order, class Lane>
 QPN_HD void multiply_turns_ahead(Lane& lane, gemm_params const& p, int& record, int last, int id,
                                  bool both, slice_stream<Operand, RowTiles, Halves>& first,
                                  slice_stream<Operand, RowTiles, Halves>& second,
-                                 x_rows<Operand, RowTiles>& rows,
+                                 x_rows<Operand, RowTiles, Order>& rows,
                                  typename Operand::x_words (&x)[RowTiles],
                                  float (&acc)[Halves][RowTiles][4]) noexcept {
   static_assert(!Operand::block_scales);
@@ -282,7 +300,8 @@ QPN_HD void multiply_edge(Lane& lane, gemm_params const& p, strip_part part, int
 
 /// acc[half][row tile][4] = x w^T over this warp's slice of a strip.
 /// @param begin  called once the first weights are on their way and before anything else is read
-template <class Operand, int RowTiles, int Batches, int Halves, class Lane, class Begin>
+template <class Operand, int RowTiles, int Batches, x_order Order, int Halves, class Lane,
+          class Begin>
 QPN_HD void multiply_slice(Lane& lane, gemm_params const& p, strip_part part, int first_row,
                            float (&acc)[Halves][RowTiles][4], Begin begin) noexcept {
   using stream_type = slice_stream<Operand, RowTiles, Halves>;
@@ -304,7 +323,8 @@ QPN_HD void multiply_slice(Lane& lane, gemm_params const& p, strip_part part, in
   if (both) second.load_all(lane, id);
   begin();
   if (record <= last) {
-    x_rows<Operand, RowTiles> rows(p, first_row, id, std::int64_t{record} * Operand::record_k);
+    x_rows<Operand, RowTiles, Order> rows(p, first_row, id,
+                                          std::int64_t{record} * Operand::record_k);
     typename Operand::x_words x[RowTiles];
     QPN_UNROLL
     for (int i = 0; i < RowTiles; ++i) x[i] = rows.load(lane, i, 0, 0);
@@ -314,17 +334,21 @@ QPN_HD void multiply_slice(Lane& lane, gemm_params const& p, strip_part part, in
       multiply_turns(lane, p, part.strip, record, last, id, stream, rows, x, acc);
     }
   }
-  multiply_edge<Operand>(lane, p, part, first_row, record, end, acc);
+  // In fragment order k is whole batches.
+  if constexpr (Order == x_order::rows) {
+    multiply_edge<Operand>(lane, p, part, first_row, record, end, acc);
+  }
 }
 
 /// The sums of a strip, and what becomes of them.
 /// @param first  of the CTA's strips
-template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves, class Lane>
+template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves, x_order Order,
+          class Lane>
 QPN_HD void run_strip(Lane& lane, gemm_params const& p, strip_part part, int first_row,
                       bool first) noexcept {
   float acc[Halves][RowTiles][4] = {};
   column_factors factors;
-  multiply_slice<Operand, RowTiles, Batches>(lane, p, part, first_row, acc, [&] {
+  multiply_slice<Operand, RowTiles, Batches, Order>(lane, p, part, first_row, acc, [&] {
     if (first && p.overlap_previous) {
       if (!p.beside_previous) lane.wait_previous();
       lane.allow_next();  // behind the wait: what x was is there for a launch beside this one
@@ -343,23 +367,27 @@ QPN_HD void run_strip(Lane& lane, gemm_params const& p, strip_part part, int fir
 /// strip needs at its end before the first weights are loaded, which takes a microsecond.
 /// @tparam Batches  that a warp has registers for
 /// @tparam Halves   of a strip that a CTA has; 1 without Candidates and silu_gate alone
-template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves, class Lane>
+/// @tparam Order    of x; fragments without Candidates alone
+template <class Operand, int RowTiles, bool Candidates, int Batches, int Halves,
+          x_order Order = x_order::rows, class Lane>
 QPN_HD void gemm_program(Lane& lane, gemm_params const& p) noexcept {
   static_assert(Batches == 1 || Batches == 2);
   static_assert(Halves == 2 || (Halves == 1 && !Candidates));
+  static_assert(Order == x_order::rows || !Candidates);
   int const first_row = lane.row_block() * RowTiles * tile_m;
   if constexpr (Candidates) {
     bool first = true;
     QPN_NO_UNROLL
     for (int strip = lane.block(); strip < p.strips; strip += p.ctas) {
-      run_strip<Operand, RowTiles, true, Batches, Halves>(lane, p, {strip}, first_row, first);
+      run_strip<Operand, RowTiles, true, Batches, Halves, Order>(lane, p, {strip}, first_row,
+                                                                 first);
       first = false;
     }
     finish_candidates<RowTiles>(lane, p, first_row);
   } else {
     strip_part const part =
         Halves == 2 ? strip_part{lane.block()} : strip_part{lane.block() / 2, lane.block() % 2};
-    run_strip<Operand, RowTiles, false, Batches, Halves>(lane, p, part, first_row, true);
+    run_strip<Operand, RowTiles, false, Batches, Halves, Order>(lane, p, part, first_row, true);
   }
   // The next launch waits for this one, and so for the one before.
   if (p.overlap_previous && p.beside_previous) lane.wait_previous();
