@@ -57,8 +57,8 @@ rope_params device_kv_cache::rope(float const* norm) const {
   return {norm, frequencies_.as<double>(), static_cast<int>(shape_.rotary_dim / 2), shape_.eps};
 }
 
-store_kv_params device_kv_cache::storing(std::int64_t layer, device_pass const& p,
-                                         tensor const& kv, float const* k_norm) {
+store_kv_params device_kv_cache::storing(std::int64_t layer, device_pass const& p, tensor const& kv,
+                                         float const* k_norm) {
   p.require_pages(pages_);
   store_kv_params kernel;
   kernel.pass = p.view();

@@ -164,8 +164,7 @@ QPN_HD void run_program(Lane& lane, gdn_recurrence_params<Columns> const& p) {
   gdn_lane const at = p.memory.at(p.replay ? outer : p.layer, span.lane);
   gdn_rows const first = p.memory.row(at, p.scratch, span, 0);
   std::int64_t const key_head = head / (g.value_heads / g.key_heads);
-  std::int64_t const column =
-      column_block * p.warp_columns + lane.thread() % gdn_columns * Columns;
+  std::int64_t const column = column_block * p.warp_columns + lane.thread() % gdn_columns * Columns;
   int const share = gdn_share(lane);
   float* const state = at.s + head * gdn_key_dim * g.value_dim + column;
   float const* const mixed = first.mixed;
@@ -202,9 +201,9 @@ QPN_HD void run_program(Lane& lane, gdn_recurrence_params<Columns> const& p) {
     float out[Columns];
     advance_columns(lane, 0, row.own, s, out);
     if (!p.replay && share == 0) {
-      store_columns(
-          lane, p.out + (span.first_row + t) * g.value_channels() + head * g.value_dim + column,
-          out);
+      store_columns(lane,
+                    p.out + (span.first_row + t) * g.value_channels() + head * g.value_dim + column,
+                    out);
     }
   }
   if (span.tentative != 0 && !p.replay) return;

@@ -89,13 +89,19 @@ class attention_run {
     }
     ops::pass& p = device_.set({.spans = spans, .slot_offset = slot_offset_});
     ops::tensor const kv_rows = device_.make(row_kind::stream, rows, kv);
-    device_->store_kv(*cache_, 1, p, kv_rows, *k_norm_);
-    if (!attend) return {};
     ops::tensor const q_rows = device_.make(row_kind::stream, rows, q_gate);
     ops::tensor const out = device_.make(row_kind::activation, rows, shape_.num_heads * 256);
+    if (at_once) {
+      device_->store_and_attend(*cache_, 1, p, kv_rows, *k_norm_, q_rows, *q_norm_, out);
+      return device_.read(out);
+    }
+    device_->store_kv(*cache_, 1, p, kv_rows, *k_norm_);
+    if (!attend) return {};
     device_->attention(*cache_, 1, p, q_rows, *q_norm_, out);
     return device_.read(out);
   }
+  bool at_once = false;  ///< one call stores and attends
+
   /// A whole sequence in passes that end at `cuts`.
   std::vector<float> all(sequence const& of, std::vector<std::int64_t> cuts = {}) {
     cuts.push_back(of.rows);
@@ -156,6 +162,19 @@ TEST_P(cuda_attention, any_chunking_gives_the_same_bits) {
     auto const whole = run(cuda(), s, slot_offset);
     EXPECT_TRUE(same_bits(whole, run(cuda(), s, slot_offset, {64})));
     EXPECT_TRUE(same_bits(whole, run(cuda(), s, slot_offset, {1, 2, 7, 40, 63, 74})));
+  }
+}
+
+TEST_P(cuda_attention, storing_and_attending_at_once_gives_the_same_bits) {
+  for (auto const& shape : {demo_shape, wide_shape}) {
+    sequence const s(shape, 40, 25, scattered_pages(0, 2));
+    // Passes of so few queries that each CTA prepares its own, and of more.
+    std::vector<std::int64_t> const cuts = {1, 2, 4, 21, 22};
+    auto device = cuda();
+    attention_run joined(device, shape, 0);
+    joined.at_once = true;
+    EXPECT_TRUE(same_bits(joined.all(s, cuts), run(cuda(), s, 0, cuts)))
+        << "heads " << shape.num_heads;
   }
 }
 
