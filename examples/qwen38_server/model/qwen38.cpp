@@ -263,7 +263,7 @@ void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_
                                  norm_step const& then) {
   ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
-  ops::tensor const attended = work_->attended.slice_rows(0, x.rows);
+  ops::tensor const attended = backend_->input_rows(*w.out, work_->attended, x.rows);
   backend_->matmul_two(normed, *w.q_gate, q_gate, *w.kv, kv);
   read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->store_and_attend(*kv_, cache_layer, p, kv, *w.k_norm, q_gate, *w.q_norm, attended);
@@ -274,7 +274,7 @@ void qwen38_model::add_gdn(gdn_layer_weights const& w, std::int64_t state_layer,
                            ops::tensor normed, ops::tensor x, norm_step const& then) {
   ops::tensor const qkvz = work_->qkvz.slice_rows(0, x.rows);
   ops::tensor const ba = work_->ba.slice_rows(0, x.rows);
-  ops::tensor const mixed = work_->mixed.slice_rows(0, x.rows);
+  ops::tensor const mixed = backend_->input_rows(*w.out, work_->mixed, x.rows);
   backend_->matmul_two(normed, *w.qkvz, qkvz, *w.ba, ba);
   read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->gdn(*gdn_, state_layer, p, qkvz, ba, w.view(), mixed);
@@ -340,14 +340,26 @@ ops::linear const& qwen38_model::first_product(layer_weights const& w) {
   return attention != nullptr ? *attention->q_gate : *std::get<gdn_layer_weights>(w.mixer).qkvz;
 }
 
+/// Where the norm before a layer leaves what its mixer reads: in the order that all products with
+/// it read fastest. What ranks add up is normed in rows.
+ops::tensor qwen38_model::mixer_input(layer_weights const& w, std::int64_t rows) const {
+  ops::tensor const in_rows = work_->normed.slice_rows(0, rows);
+  auto const* const attention = std::get_if<attention_weights>(&w.mixer);
+  if (attention == nullptr || ranks_) return in_rows;
+  ops::tensor const input = backend_->input_rows(*attention->q_gate, work_->normed, rows);
+  bool const both = backend_->input_rows(*attention->kv, work_->normed, rows).fragments;
+  return both ? input : in_rows;
+}
+
 void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,
                              ops::tensor x, norm_step const& then) {
+  ops::tensor const input = mixer_input(w, x.rows);
   ops::tensor const normed = work_->normed.slice_rows(0, x.rows);
   norm_step const post = step(*w.post_norm, normed, w.mlp.gate_up.get());
   if (auto const* attention = std::get_if<attention_weights>(&w.mixer)) {
-    add_attention(*attention, cache_layer, p, normed, x, post);
+    add_attention(*attention, cache_layer, p, input, x, post);
   } else {
-    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, p, normed, x, post);
+    add_gdn(std::get<gdn_layer_weights>(w.mixer), cache_layer, p, input, x, post);
   }
   add_mlp(w, normed, x, then);
 }
@@ -358,15 +370,16 @@ ops::tensor qwen38_model::run_target(ops::pass const& p, std::int64_t rows) {
   backend_->embed(*weights_.embedding, p, work_->tokens, x);
   std::int64_t attention_layer = 0;
   std::int64_t gdn_layer = 0;
-  ops::tensor const normed = work_->normed.slice_rows(0, rows);
   ops::tensor const hidden = work_->hidden.slice_rows(0, rows);
   backend_->rms_norm(x, *weights_.layers.front().input_norm,
-                     static_cast<float>(config_.rms_norm_eps), normed);
+                     static_cast<float>(config_.rms_norm_eps),
+                     mixer_input(weights_.layers.front(), rows));
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     bool const full = config_.layers[i] == checkpoint::layer_kind::full_attention;
     bool const is_last = i + 1 == weights_.layers.size();
     norm_step const next = is_last ? step(*weights_.norm, hidden, weights_.head.get())
-                                   : step(*weights_.layers[i + 1].input_norm, normed,
+                                   : step(*weights_.layers[i + 1].input_norm,
+                                          mixer_input(weights_.layers[i + 1], rows),
                                           &first_product(weights_.layers[i + 1]));
     run_layer(weights_.layers[i], full ? attention_layer++ : gdn_layer++, p, x, next);
     report(static_cast<std::int64_t>(i), x);
@@ -551,7 +564,7 @@ void qwen38_model::make_drafts(ops::pass const& p, ops::tensor x, ops::token_lis
   ops::tensor const out = work_->draft_out.slice_rows(0, x.rows);
   ops::tensor const selected = work_->selected.slice_rows(0, x.rows);
   backend_->rms_norm(x, *mtp.layer.input_norm, static_cast<float>(config_.rms_norm_eps),
-                     work_->normed.slice_rows(0, x.rows));
+                     mixer_input(mtp.layer, x.rows));
   run_layer(mtp.layer, mtp_cache_layer(), p, x, step(*mtp.norm, out, weights_.head.get()));
   backend_->copy(out, selected);
   choose_best(selected, best);

@@ -123,6 +123,7 @@ class qwen38_model final : public causal_lm {
   [[nodiscard]] norm_step step(ops::constants const& w, ops::tensor y,
                                ops::linear const* next) const;
   [[nodiscard]] static ops::linear const& first_product(layer_weights const& w);
+  [[nodiscard]] ops::tensor mixer_input(layer_weights const& w, std::int64_t rows) const;
   [[nodiscard]] ops::tensor run_target(ops::pass const& p, std::int64_t rows);
   void choose_best(ops::tensor selected, ops::token_list best);
   [[nodiscard]] ops::tensor compute_logits(ops::tensor selected);

@@ -205,6 +205,11 @@ class backend {
   virtual void embed(embedding const& table, pass const& p, token_list tokens, tensor y) = 0;
   /// y = x * rsqrt(mean(x^2) + eps) * (1 + w), fp32.
   virtual void rms_norm(tensor x, constants const& w, float eps, tensor y) = 0;
+  /// The first `rows` rows of x, of kind activation, in the order in which products with w read
+  /// them fastest: for an operation that writes them and such products, and nothing else.
+  [[nodiscard]] virtual tensor input_rows(linear const& /*w*/, tensor x, std::int64_t rows) const {
+    return x.slice_rows(0, rows);
+  }
   /// y = x W^T, or y += x W^T; x of kind activation, y of kind stream.
   virtual void matmul(linear const& w, tensor x, tensor y, bool accumulate) = 0;
   /// y = x W^T and y2 = x W2^T: matmul twice, which a device may do at once.

@@ -89,6 +89,9 @@ class profiled_backend : public backend {
 
   void embed(embedding const& table, pass const& p, token_list tokens, tensor y) override;
   void rms_norm(tensor x, constants const& w, float eps, tensor y) override;
+  [[nodiscard]] tensor input_rows(linear const& w, tensor x, std::int64_t rows) const override {
+    return inner_->input_rows(w, x, rows);
+  }
   void matmul(linear const& w, tensor x, tensor y, bool accumulate) override;
   void matmul_two(tensor x, linear const& w, tensor y, linear const& w2, tensor y2) override;
   void read_ahead(linear const& w, std::size_t most_bytes) override {

@@ -26,13 +26,16 @@ struct tensor {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t stride = 0;
+  /// The elements lie as qpn/x_fragments.hpp says, not in rows, and `stride` is not used: see
+  /// backend::input_rows().
+  bool fragments = false;
 
   [[nodiscard]] tensor slice_rows(std::int64_t first, std::int64_t count) const {
-    assert(first >= 0 && count >= 0 && first + count <= rows);
+    assert(first >= 0 && count >= 0 && first + count <= rows && !fragments);
     return {at(first, 0), type, count, cols, stride};
   }
   [[nodiscard]] tensor slice_cols(std::int64_t first, std::int64_t count) const {
-    assert(first >= 0 && count >= 0 && first + count <= cols);
+    assert(first >= 0 && count >= 0 && first + count <= cols && !fragments);
     return {at(0, first), type, rows, count, stride};
   }
 

@@ -71,7 +71,7 @@ float const* stream_rows(tensor const& x) {
   return static_cast<float const*>(x.data);
 }
 output_rows output_of(tensor const& y) {
-  return {y.data, y.stride, y.type == qpn::dtype::f16};
+  return {y.data, y.stride, y.type == qpn::dtype::f16, y.fragments ? y.cols : 0};
 }
 
 class cuda_backend final : public backend {
@@ -195,6 +195,13 @@ class cuda_backend final : public backend {
   }
   void read_ahead(linear const& w, std::size_t most_bytes) override {
     gpu_->read_ahead(static_cast<device_linear const&>(w).first_bytes(most_bytes));
+  }
+  [[nodiscard]] tensor input_rows(linear const& w, tensor x, std::int64_t rows) const override {
+    assert(x.cols == w.k() && x.type == qpn::dtype::f16);
+    tensor input = x.slice_rows(0, rows);
+    input.fragments = static_cast<device_linear const&>(w).takes_fragments(rows) &&
+                      qpn::x_fragments_count(rows, x.cols) <= x.rows * x.stride;
+    return input;
   }
   void matmul(linear const& w, tensor x, tensor y, bool accumulate) override {
     assert(x.cols == w.k() && y.cols == w.n() && y.rows == x.rows);

@@ -231,6 +231,14 @@ void device_linear::add_to(shared_workspace& workspace) const {
   if (best_plan_) workspace.add(*best_plan_);
 }
 
+bool device_linear::takes_fragments(std::int64_t rows) const {
+  return std::visit(
+      [rows](auto const& of) {
+        return rows >= 1 && rows <= of.problem.max_m && qpn::takes_fragments(of, rows);
+      },
+      plan_);
+}
+
 void device_linear::multiply(device& owner, shared_workspace& workspace, tensor const& x,
                              tensor const& y, bool accumulate, bool beside,
                              qpn::gemm_census& census) const {
@@ -245,8 +253,13 @@ void device_linear::multiply(device& owner, shared_workspace& workspace, tensor 
     tensor const to = y.slice_rows(first, rows);
     qpn::gemm_args args;
     args.m = rows;
-    args.x = x.slice_rows(first, rows).data;
-    args.ldx = x.stride;
+    if (x.fragments) {  // so few rows that they are one call
+      args.x = x.data;
+      args.order = qpn::x_order::fragments;
+    } else {
+      args.x = x.slice_rows(first, rows).data;
+      args.ldx = x.stride;
+    }
     args.weight = weight_;
     args.y = to.data;
     args.ldy = to.stride;

@@ -42,6 +42,8 @@ class device_linear final : public linear {
   /// y = x W^T, y += x W^T, or silu(gate) * up, as the plan has it. More rows than
   /// linear_source::most_rows take several launches.
   /// @param beside  the launch before is a product of the same x: gemm_args::beside_previous
+  /// Whether x of so many rows may be in the order of qpn/x_fragments.hpp.
+  [[nodiscard]] bool takes_fragments(std::int64_t rows) const;
   void multiply(device& owner, shared_workspace& workspace, tensor const& x, tensor const& y,
                 bool accumulate, bool beside, qpn::gemm_census& census) const;
 

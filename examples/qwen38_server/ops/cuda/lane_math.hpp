@@ -6,6 +6,7 @@
 #include <qpn/config.hpp>
 #include <qpn/detail/bits.hpp>
 #include <qpn/dtype.hpp>
+#include <qpn/x_fragments.hpp>
 
 // Kernel bodies of the CUDA backend are lane programs, as those of the library are: function
 // templates run_program(lane, params) over an object that stands for one thread of the GPU. Each
@@ -53,12 +54,15 @@ struct output_rows {
   void* data = nullptr;
   std::int64_t stride = 0;
   bool half = false;
+  /// Of fp16 in the order of qpn/x_fragments.hpp, which products read faster; else 0: row-major.
+  std::int64_t fragments_k = 0;
 };
 
 template <class Lane>
 QPN_HD void store_value(Lane& lane, output_rows const& y, std::int64_t row, std::int64_t column,
                         float value) {
-  std::int64_t const at = row * y.stride + column;
+  std::int64_t const at = y.fragments_k > 0 ? qpn::x_fragments_offset(row, column, y.fragments_k)
+                                            : row * y.stride + column;
   if (y.half) {
     lane.store(static_cast<std::uint16_t*>(y.data) + at, saturated_half(lane, value));
   } else {

@@ -75,6 +75,34 @@ TEST_P(cuda_linear, products_agree_with_the_cpu_added_or_not) {
   }
 }
 
+// What writes x for products that read fragment order faster gives it that order; no bit changes.
+TEST(cuda_linear_input, in_the_order_of_products_gives_the_bits_of_rows) {
+  random_source random(51);
+  constexpr std::int64_t k = 256;
+  published_weight const weight({qpn::format_id::fp8, qpn::scale_mode::channel, qpn::dtype::f16},
+                                {64, 41}, k, random);
+  auto const parts = weight.views();
+  auto device = test_backend::cuda({}, device_kind::with_tiles);
+  auto const w = device->make_linear(source_of(weight, parts));
+  auto const norm = device->make_constants(random_floats(52, k));
+  ops::tensor const all = device.make(row_kind::activation, 24, k);
+  for (std::int64_t m : {1, 8, 9, 16, 17, 24}) {
+    ops::tensor const x = device.make(row_kind::stream, m, random_floats(53, m * k));
+    std::vector<std::vector<float>> results;
+    for (ops::tensor const& input : {all.slice_rows(0, m), device->input_rows(*w, all, m)}) {
+      device->rms_norm(x, *norm, 1e-6F, input);
+      ops::tensor const y = device.make(row_kind::stream, m, w->n());
+      device->matmul(*w, input, y, false);
+      results.push_back(device.read(y));
+    }
+    EXPECT_TRUE(same_bits(results[0], results[1])) << "m " << m;
+    bool const is_mma16 = w->layout().id == qpn::layout_id::sm80_mma16;
+    EXPECT_EQ(device->input_rows(*w, all, m).fragments, is_mma16 && m <= 16) << "m " << m;
+  }
+  // Whole tiles of 8 rows find no room in 7.
+  EXPECT_FALSE(device->input_rows(*w, device.make(row_kind::activation, 7, k), 3).fragments);
+}
+
 // As many rows as a prefill pass has go by the kernels for many rows where the weight has some, and
 // more of them in several launches.
 TEST_P(cuda_linear, many_rows_agree_with_the_cpu_added_or_not) {
