@@ -158,7 +158,9 @@ TEST(cuda_texts, with_penalties_stay_in_recorded_rounds) {
     spent.push_back({after.waits - before.waits, after.recordings - before.recordings,
                      after.replays - before.replays});
   }
-  EXPECT_EQ(spent[1].waits, spent[0].waits);
+  // A wait more each round would be 39. A pass of the prompt may find all pinned buffers still in
+  // use, which is a wait, too, and depends on timing.
+  EXPECT_LT(spent[1].waits, spent[0].waits + 5);
   EXPECT_EQ(spent[1].replays, spent[0].replays);
   EXPECT_GT(spent[1].replays, 30U);
 }
