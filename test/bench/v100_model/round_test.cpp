@@ -98,16 +98,20 @@ TEST(round_kernel, attention_reads_keys_and_values_once) {
 
 TEST(round_kernel, the_recurrence_reads_the_state_and_writes_what_it_keeps) {
   double const state = 2 * 128 * 128 * 4;
-  kernel_work const tentative = gdn_recurrence_work(small_model(), 4, 1, false);
-  kernel_work const final_rows = gdn_recurrence_work(small_model(), 4, 1, true);
-  kernel_work const replay = gdn_recurrence_work(small_model(), 4, 100, true);
+  kernel_work const tentative = gdn_recurrence_work(small_model(), 4, false);
+  kernel_work const final_rows = gdn_recurrence_work(small_model(), 4, true);
+  rank_model deep = small_model();
+  deep.gdn_layers = 100;
+  kernel_work const replay = gdn_replay_work(deep, 4);
   EXPECT_EQ(tentative.dram_bytes, state);
   EXPECT_EQ(final_rows.dram_bytes, 2 * state);
   EXPECT_EQ(replay.dram_bytes, 200 * state);
   // A lane has 32 keys of a column; a row's warp multiplies four times by each.
   EXPECT_EQ(tentative.alone_cycles, 4 * 4 * 32 * 2);
-  EXPECT_EQ(tentative.busy_cycles, 4 * 4 * 32 * 2 / 4);       // 32 warps, one a multiprocessor
-  EXPECT_EQ(replay.busy_cycles, tentative.busy_cycles * 40);  // 3200 warps
+  EXPECT_EQ(tentative.busy_cycles, 4 * 4 * 32 * 2 / 4);  // 32 warps, one a multiprocessor
+  // 1600 warps with two columns a lane.
+  EXPECT_EQ(replay.alone_cycles, 2 * tentative.alone_cycles);
+  EXPECT_EQ(replay.busy_cycles, tentative.busy_cycles * 40);
   EXPECT_EQ(gdn_shift_work(small_model(), 1, false).dram_bytes, 0);
   EXPECT_EQ(gdn_shift_work(small_model(), 3, true).dram_bytes, 2.0 * 3 * 3 * 512 * 4);
 }
@@ -135,7 +139,7 @@ TEST(round_launches, of_gdn_are_four_where_one_would_take_longer) {
   rank_model const target = qwen38_27b_at_tp4();
   auto const gain_us = [&](std::int64_t rows) {
     return kernel_us(gdn_prepare_work(target, rows)) +
-           kernel_us(gdn_recurrence_work(target, rows, 1, false)) +
+           kernel_us(gdn_recurrence_work(target, rows, false)) +
            kernel_us(gdn_norm_work(target, rows)) + kernel_us(gdn_shift_work(target, 1, false)) -
            kernel_us(gdn_short_work(target, rows, false));
   };

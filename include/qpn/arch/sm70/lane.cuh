@@ -14,6 +14,50 @@
 
 namespace qpn::detail::sm70 {
 
+// A barrier of the 64 threads of a pair of warps. On Volta a named one, by the number of the pair:
+// 0 is that of __syncthreads. On newer GPUs an mbarrier for each pair (PTX ISA, "mbarrier"):
+// compute-sanitizer's racecheck follows these, but not barriers of a part of the CTA.
+
+/// In shared memory, of the caller's pair.
+QPN_DEVICE std::uint32_t pair_barrier() {
+  __shared__ std::uint64_t barriers[1024 / 64];
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers + threadIdx.x / 64));
+}
+
+/// By all threads of the CTA, before any of them waits.
+QPN_DEVICE void init_pair_barriers() {
+#if __CUDA_ARCH__ >= 800
+  if (threadIdx.x % 64 == 0) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 64;" ::"r"(pair_barrier()) : "memory");
+  }
+  __syncthreads();
+#endif
+}
+
+QPN_DEVICE void sync_pair_of_warps() {
+#if __CUDA_ARCH__ >= 800
+  std::uint64_t arrival;
+  asm volatile("mbarrier.arrive.shared.b64 %0, [%1];"
+               : "=l"(arrival)
+               : "r"(pair_barrier())
+               : "memory");
+  std::uint32_t is_complete = 0;
+  while (is_complete == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred complete;\n"
+        "mbarrier.test_wait.shared.b64 complete, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, complete;\n"
+        "}\n"
+        : "=r"(is_complete)
+        : "r"(pair_barrier()), "l"(arrival)
+        : "memory");
+  }
+#else
+  asm volatile("bar.sync %0, 64;" ::"r"(threadIdx.x / 64 + 1) : "memory");
+#endif
+}
+
 /// dynamic shared memory starts at `shared_bytes`.
 struct device_lane {
   unsigned char* shared_bytes;
@@ -71,45 +115,8 @@ struct device_lane {
   }
 
   QPN_DEVICE void sync_warp() { __syncwarp(); }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  // An mbarrier for each pair (PTX ISA, "mbarrier"), set up by init_pairs: compute-sanitizer's
-  // racecheck follows these, but not barriers of a part of the CTA.
-  QPN_DEVICE void init_pairs() {
-    if (threadIdx.x % 64 == 0) {
-      asm volatile("mbarrier.init.shared.b64 [%0], 64;" ::"r"(pair_barrier()) : "memory");
-    }
-    __syncthreads();
-  }
-  QPN_DEVICE void sync_pair() {
-    std::uint64_t arrival;
-    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];"
-                 : "=l"(arrival)
-                 : "r"(pair_barrier())
-                 : "memory");
-    std::uint32_t is_complete = 0;
-    while (is_complete == 0) {
-      asm volatile(
-          "{\n"
-          ".reg .pred complete;\n"
-          "mbarrier.test_wait.shared.b64 complete, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, complete;\n"
-          "}\n"
-          : "=r"(is_complete)
-          : "r"(pair_barrier()), "l"(arrival)
-          : "memory");
-    }
-  }
-  QPN_DEVICE static std::uint32_t pair_barrier() {
-    __shared__ std::uint64_t barriers[1024 / 64];
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(barriers + threadIdx.x / 64));
-  }
-#else
-  QPN_DEVICE void init_pairs() {}
-  // A barrier of the 64 threads, by the number of their pair: 0 is that of __syncthreads.
-  QPN_DEVICE void sync_pair() {
-    asm volatile("bar.sync %0, 64;" ::"r"(threadIdx.x / 64 + 1) : "memory");
-  }
-#endif
+  QPN_DEVICE void init_pairs() { init_pair_barriers(); }
+  QPN_DEVICE void sync_pair() { sync_pair_of_warps(); }
   QPN_DEVICE void sync_block() { __syncthreads(); }
   QPN_DEVICE void fence_device() { __threadfence(); }
   QPN_DEVICE std::uint32_t atomic_add(std::uint32_t* p, std::uint32_t value) {
