@@ -129,7 +129,7 @@ TEST(round_kernel,
   // Four warps a scheduler; 80 cycles of each row are the convolution's.
   EXPECT_EQ(tentative.alone_cycles, 4 * 4 * (4 * 32 * 2 + 80));
   EXPECT_EQ(tentative.l2_trips, 1);
-  EXPECT_EQ(gdn_short_work(small_model(), 5, false).l2_trips, 2);
+  EXPECT_EQ(gdn_short_work(small_model(), 9, false).l2_trips, 2);
 }
 
 TEST(round_launches, of_gdn_are_four_where_one_would_take_longer) {
