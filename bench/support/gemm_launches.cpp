@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "support/fragment_rows.hpp"
 #include "support/output_sample.hpp"
 #include "support/random_fill.hpp"
 
@@ -28,12 +29,7 @@ void activations::order_fragments(std::int64_t k) {
   std::vector<std::uint16_t> rows(x.size() / f16_bytes);
   test::require(cudaMemcpy(rows.data(), x.data(), x.size(), cudaMemcpyDeviceToHost));
   std::vector<std::uint16_t> ordered(static_cast<std::size_t>(x_fragments_count(m, k)));
-  for (std::int64_t row = 0; row < m; ++row) {
-    for (std::int64_t at = 0; at < k; ++at) {
-      ordered[static_cast<std::size_t>(x_fragments_offset(row, at, k))] =
-          rows[static_cast<std::size_t>(row * k + at)];
-    }
-  }
+  test::copy_to_fragments(rows.data(), k, m, k, ordered.data());
   fragments.emplace(ordered.size() * f16_bytes);
   fragments->upload(ordered);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/gemm_call.hpp"
+#include "support/fragment_rows.hpp"
 
 // x in fragment order gives the bits of the same x in rows, which are held to their bound
 // elsewhere.
@@ -34,12 +35,7 @@ class device_fragments {
   device_fragments(gemm_operands const& operands, std::int64_t k)
       : memory_(static_cast<std::size_t>(x_fragments_count(operands.m, k)) * 2) {
     std::vector<std::uint16_t> x(memory_.size() / 2, 0xffff);
-    for (std::int64_t row = 0; row < operands.m; ++row) {
-      for (std::int64_t at = 0; at < k; ++at) {
-        x[static_cast<std::size_t>(x_fragments_offset(row, at, k))] =
-            operands.x[static_cast<std::size_t>(row * k + at)];
-      }
-    }
+    copy_to_fragments(operands.x.data(), k, operands.m, k, x.data());
     memory_.upload(x);
   }
 

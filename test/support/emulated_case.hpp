@@ -15,6 +15,7 @@
 
 #include "support/emulated_gemm.hpp"
 #include "support/expected_candidates.hpp"
+#include "support/fragment_rows.hpp"
 #include "support/pattern_weights.hpp"
 
 // GEMM calls on the emulator with everything that a call may want, held to fp64 sums, and lanes
@@ -90,14 +91,11 @@ template <class Format>
   }
 
   // The same in fragment order, between NaN.
-  aligned_bytes fragment_bytes(static_cast<std::size_t>(x_fragments_count(c.m, c.k)) * 2,
-                               std::byte{0x7f});
+  bool const in_rows = c.order == x_order::rows;
+  aligned_bytes fragment_bytes(
+      in_rows ? 0 : static_cast<std::size_t>(x_fragments_count(c.m, c.k)) * 2, std::byte{0x7f});
   auto* const fragments = reinterpret_cast<std::uint16_t*>(fragment_bytes.data());
-  for (std::int64_t i = 0; c.order == x_order::fragments && i < c.m; ++i) {
-    for (std::int64_t j = 0; j < c.k; ++j) {
-      fragments[x_fragments_offset(i, j, c.k)] = x[i * ldx + j];
-    }
-  }
+  if (!in_rows) copy_to_fragments(x, ldx, c.m, c.k, fragments);
 
   gemm_plan<Format> plan;
   status const planned = make_gemm_plan(weight.layout, c.problem, device, plan);
@@ -119,7 +117,6 @@ template <class Format>
 
   gemm_args args;
   args.m = c.m;
-  bool const in_rows = c.order == x_order::rows;
   args.x = in_rows ? x : fragments;
   args.ldx = in_rows ? ldx : -1;  // not read
   args.order = c.order;

@@ -434,6 +434,28 @@ class overlap_lane : public program_lane {
   int waits = 0;
 };
 
+/// Runs a case as a launch that overlaps the one before. Each lane waits once, lets the next launch
+/// in once, and has loaded so many times 16 bytes of weights until then.
+void expect_one_wait(gemm_case c, bool beside, int weights_before) {
+  std::deque<overlap_lane> lanes;
+  c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
+    overlap_lane& made = lanes.emplace_back(lane);
+    made.beside = beside;
+    return made;
+  };
+  c.options.change_mma16_params = [beside](detail::sm80::gemm_params& p) {
+    p.overlap_previous = true;
+    p.beside_previous = beside;
+  };
+  gemm_result const result = run_any(c);
+  ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
+  for (overlap_lane const& lane : lanes) {
+    EXPECT_EQ(lane.waits, 1);
+    EXPECT_EQ(lane.allowed, 1);
+    EXPECT_EQ(lane.weights_before, weights_before);
+  }
+}
+
 TEST(mma16_program, an_overlapping_launch_waits_once_on_every_path_after_its_first_weights) {
   for (int const which : {0, 1, 2, 3}) {
     std::int64_t const k = which % 2 == 0 ? 48 : 1024;  // no slice by words; several
@@ -442,24 +464,8 @@ TEST(mma16_program, an_overlapping_launch_waits_once_on_every_path_after_its_fir
     c.m = 2;
     c.n = 500;
     c.k = k;
-    c.problem.candidates = 1;  // more strips than CTAs
-    std::deque<overlap_lane> lanes;
-    c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
-      overlap_lane& made = lanes.emplace_back(lane);
-      made.beside = beside;
-      return made;
-    };
-    c.options.change_mma16_params = [beside](detail::sm80::gemm_params& p) {
-      p.overlap_previous = true;
-      p.beside_previous = beside;
-    };
-    gemm_result const result = run_any(c);
-    ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
-    for (overlap_lane const& lane : lanes) {
-      EXPECT_EQ(lane.waits, 1);
-      EXPECT_EQ(lane.allowed, 1);
-      EXPECT_EQ(lane.weights_before, k == 48 ? 0 : 4);  // two halves of two records
-    }
+    c.problem.candidates = 1;                     // more strips than CTAs
+    expect_one_wait(c, beside, k == 48 ? 0 : 4);  // two halves of two records
   }
 }
 
@@ -467,24 +473,8 @@ TEST(mma16_program, an_overlapping_launch_waits_before_it_reads_x_in_fragment_or
   for (std::int64_t const m : {2, 12}) {
     for (bool const beside : {false, true}) {
       gemm_case c = fragments_case(m, 4096);
-      c.sm_count = 4;  // halves, two batches
-      std::deque<overlap_lane> lanes;
-      c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
-        overlap_lane& made = lanes.emplace_back(lane);
-        made.beside = beside;
-        return made;
-      };
-      c.options.change_mma16_params = [beside](detail::sm80::gemm_params& p) {
-        p.overlap_previous = true;
-        p.beside_previous = beside;
-      };
-      gemm_result const result = run_any(c);
-      ASSERT_TRUE(result.problems.empty()) << joined(result.problems);
-      for (overlap_lane const& lane : lanes) {
-        EXPECT_EQ(lane.waits, 1);
-        EXPECT_EQ(lane.allowed, 1);
-        EXPECT_EQ(lane.weights_before, 8) << "half of four records of two batches";
-      }
+      c.sm_count = 4;                 // halves, two batches
+      expect_one_wait(c, beside, 8);  // half of four records of two batches
     }
   }
 }

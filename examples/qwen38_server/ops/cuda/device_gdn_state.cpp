@@ -189,26 +189,20 @@ void device_gdn_state::run_chunks(std::int64_t layer, device_pass const& p, gdn_
 }
 
 void device_gdn_state::keep(int lane, std::int64_t rows) {
-  auto const replay = [&](auto recurrence) {
-    recurrence.memory = memory_;
-    recurrence.replay = true;
-    recurrence.layers = layers_;
-    recurrence.lane = lane;
-    recurrence.rows = static_cast<int>(rows);
-    owner_.launch(recurrence);
+  auto const replay = [&](auto kernel) {
+    kernel.memory = memory_;
+    kernel.replay = true;
+    kernel.layers = layers_;
+    kernel.lane = lane;
+    kernel.rows = static_cast<int>(rows);
+    owner_.launch(kernel);
   };
   if (memory_.sizes.value_dim % gdn_recurrence_params<2>::warp_columns == 0) {
     replay(gdn_recurrence_params<2>());
   } else {
     replay(gdn_recurrence_params<1>());
   }
-  gdn_shift_params shift;
-  shift.memory = memory_;
-  shift.replay = true;
-  shift.layers = layers_;
-  shift.lane = lane;
-  shift.rows = static_cast<int>(rows);
-  owner_.launch(shift);
+  replay(gdn_shift_params());
 }
 
 byte_lines device_gdn_state::lane_lines(device_block const& memory, int lane,

@@ -71,7 +71,6 @@ class gdn_lane_of_test {
   [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return lane_->shuffle_xor(value, mask);
   }
-  void wait_previous() {}
   std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
     std::uint32_t const old = lane_->atomic_add(p, 1);
     if (old == last && made_ != mistake::counts_on) lane_->atomic_add(p, ~last);
