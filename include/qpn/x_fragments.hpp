@@ -39,11 +39,10 @@ inline constexpr std::int64_t x_fragments_lane_k = 8;
 /// @return     in elements
 [[nodiscard]] QPN_HD constexpr std::int64_t x_fragments_offset(std::int64_t row, std::int64_t at,
                                                                std::int64_t k) noexcept {
-  std::int64_t const records = k / x_fragments_record_k;
-  std::int64_t const record = row / x_fragments_tile_rows * records + at / x_fragments_record_k;
-  std::int64_t const lane =
-      row % x_fragments_tile_rows * 4 + at % x_fragments_record_k / x_fragments_lane_k;
-  return (record * 32 + lane) * x_fragments_lane_k + at % x_fragments_lane_k;
+  std::int64_t const in_tile = row & (x_fragments_tile_rows - 1);
+  std::int64_t const in_record = at & (x_fragments_record_k - 1);
+  return (row - in_tile) * k + (at - in_record) * x_fragments_tile_rows +
+         in_tile * x_fragments_record_k + in_record;
 }
 
 /// The elements that m rows take: whole row tiles.

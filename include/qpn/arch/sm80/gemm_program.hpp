@@ -46,13 +46,9 @@ struct x_rows {
     for (int i = 0; i < RowTiles; ++i) {
       int const wanted = first_row + i * tile_m + id / 4;
       int const kept = wanted < p.m ? wanted : p.m - 1;
-      if constexpr (Order == x_order::fragments) {
-        int const in_tile = kept & (tile_m - 1);
-        row[i] =
-            p.x + (kept - in_tile) * p.k + k * tile_m + (4 * in_tile + id % 4) * Operand::lane_k;
-      } else {
-        row[i] = p.x + kept * p.ldx + k + id % 4 * Operand::lane_k;
-      }
+      std::int64_t const at = k + id % 4 * Operand::lane_k;
+      row[i] = p.x + (Order == x_order::fragments ? x_fragments_offset(kept, at, p.k)
+                                                  : kept * p.ldx + at);
     }
   }
 
