@@ -17,6 +17,7 @@
 #include "qpn/arch/sm90/gemm_kernel.cuh"
 #include "qpn/arch/sm90/gemm_wide_launch.cuh"
 #include "qpn/detail/launch.cuh"
+#include "qpn/detail/shared_carveout.hpp"
 #include "qpn/dtype.hpp"
 #include "qpn/gemm_types.hpp"
 #include "qpn/status.hpp"
@@ -85,9 +86,13 @@ template <class Operand, int RowTiles, bool Candidates, int Registers, int Halve
     return gemm_outcome(launch(kernel, grid, threads, shared_bytes, stream, params));
   }
   auto const kernel = &sm90::gemm_kernel<Operand, RowTiles, Candidates, Registers, Halves, Order>;
-  return gemm_outcome(args.overlap_previous
-                          ? launch_overlapping(kernel, grid, threads, shared_bytes, stream, params)
-                          : launch(kernel, grid, threads, shared_bytes, stream, params));
+  if (!args.overlap_previous) {
+    return gemm_outcome(launch(kernel, grid, threads, shared_bytes, stream, params));
+  }
+  int const carveout = shared_carveout(sm80::resident_ctas(Registers, params.split.slices),
+                                       shared_bytes, plan.shared_bytes_per_sm);
+  return gemm_outcome(
+      launch_overlapping(kernel, grid, threads, shared_bytes, carveout, stream, params));
 }
 
 /// The same without candidates and with whole strips.

@@ -89,7 +89,8 @@ struct gemm_plan {
   bool emulated = false;
   bool fused_wide = true;  ///< m above gemm_max_m has kernels of its own; else those of fewer rows
   gemm_tuning tuned[2];  ///< rows of the weight: those of the problem, those of the device's table
-  std::int32_t sm_count = 0;     ///< of the device
+  std::int32_t sm_count = 0;             ///< of the device
+  std::int32_t shared_bytes_per_sm = 0;  ///< of the device
   std::int64_t dense_min_m = 0;  ///< rows from which on calls go through panels, where it has them
   std::int64_t panel_rows = 0;   ///< weight rows of a panel; 0: the plan has no panels
   std::size_t workspace_bytes = 0;
@@ -628,6 +629,7 @@ template <class Format>
   plan.emulated = !simt && !mma16 && device.compute_capability >= 80;
   plan.fused_wide = !mma16 || detail::sm90::has_wide(layout, device.compute_capability);
   plan.sm_count = device.sm_count;
+  plan.shared_bytes_per_sm = device.shared_bytes_per_sm;
   if (problem.candidates == 0) {
     plan.tuned[0] = detail::rows_of(problem.tuning, layout);
     plan.tuned[1] = detail::rows_of(detail::table_of(device), layout);

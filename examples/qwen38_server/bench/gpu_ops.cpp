@@ -84,7 +84,7 @@ class bench_device final : public device {
   }
   void replay_alone(device_graph& /*graph*/) override { refuse(); }
   void launch(kernel_params const& kernel) override {
-    check(launch_kernel(kernel, overlap_, {}, stream_), "to launch a kernel");
+    check(launch_kernel(kernel, info(), overlap_, {}, stream_), "to launch a kernel");
   }
   void init_workspace(linear_plan const& /*plan*/, qpn::workspace_view /*workspace*/) override {
     refuse();

@@ -22,20 +22,28 @@ template <class Params>
 }
 
 /// The same as soon as the stream's last kernel allows it, which the new one must wait for.
+/// @param carveout  shared_carveout(); of no effect where the toolkit is older than CUDA 13
 template <class Params>
 [[nodiscard]] static cudaError_t launch_overlapping(void (*kernel)(Params), dim3 grid, int threads,
-                                                    int shared_bytes, cudaStream_t stream,
-                                                    Params params) noexcept {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+                                                    int shared_bytes, int carveout,
+                                                    cudaStream_t stream, Params params) noexcept {
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+#if CUDART_VERSION >= 13000
+  attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+  attributes[count++].val.sharedMemCarveout = static_cast<unsigned>(carveout);
+#else
+  static_cast<void>(carveout);
+#endif
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = count;
   void* arguments[] = {&params};
   return cudaLaunchKernelExC(&config, reinterpret_cast<void const*>(kernel), arguments);
 }

@@ -268,7 +268,7 @@ class gpu_device final : public device {
 
   void launch(kernel_params const& kernel) override {
     make_current();
-    check(launch_kernel(kernel, overlap_, std::exchange(ahead_, {}), stream_),
+    check(launch_kernel(kernel, info_, overlap_, std::exchange(ahead_, {}), stream_),
           "to launch a kernel");
   }
   void read_ahead(byte_range range) noexcept override { ahead_ = range; }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/kernels.cuh"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <qpn/config.hpp>
 #include <qpn/detail/launch.cuh>
+#include <qpn/detail/shared_carveout.hpp>
 #include <type_traits>
 #include <variant>
 
@@ -75,10 +77,10 @@ cudaError_t kernels_overlap(bool& overlap) {
   return asked;
 }
 
-cudaError_t launch_kernel(kernel_params const& params, bool overlap, byte_range ahead,
-                          cudaStream_t stream) {
+cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& gpu, bool overlap,
+                          byte_range ahead, cudaStream_t stream) {
   return std::visit(
-      [overlap, ahead, stream](auto const& p) {
+      [&gpu, overlap, ahead, stream](auto const& p) {
         using params_type = std::decay_t<decltype(p)>;
         std::int64_t const blocks = p.blocks();
         if (blocks == 0) return cudaSuccess;
@@ -98,9 +100,15 @@ cudaError_t launch_kernel(kernel_params const& params, bool overlap, byte_range 
         auto const kernel = &backend_kernel<params_type>;
         constexpr int threads = params_type::threads;
         constexpr int shared_bytes = params_type::shared_bytes;
-        return overlap ? qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes,
-                                                         stream, work)
-                       : qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, work);
+        if (!overlap) {
+          return qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, work);
+        }
+        std::int64_t const resident = std::min<std::int64_t>(
+            (blocks + gpu.sm_count - 1) / gpu.sm_count, gpu.max_threads_per_sm / threads);
+        int const carveout =
+            qpn::detail::shared_carveout(resident, shared_bytes, gpu.shared_bytes_per_sm);
+        return qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes, carveout,
+                                               stream, work);
       },
       params);
 }

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <qpn/device_info.hpp>
+
 #include "ops/cuda/byte_range.hpp"
 #include "ops/cuda/kernel_params.hpp"
 
@@ -17,7 +19,7 @@ namespace qwen38::ops::cuda {
 ///                 allows it
 /// @param ahead    fetched into the cache by further CTAs, which wait for nothing; 16-byte aligned,
 ///                 whole 16 bytes; only with `overlap`
-[[nodiscard]] cudaError_t launch_kernel(kernel_params const& params, bool overlap, byte_range ahead,
-                                        cudaStream_t stream);
+[[nodiscard]] cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& gpu,
+                                        bool overlap, byte_range ahead, cudaStream_t stream);
 
 }  // namespace qwen38::ops::cuda
