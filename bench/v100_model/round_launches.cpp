@@ -69,12 +69,18 @@ class launch_list {
     add("peer_reduce", round_part::exchange, rows, peer_reduce_work(model_, rows));
   }
 
-  void attention(layer_formats const& formats, std::int64_t rows) {
+  /// @param one_product  of queries, gates, keys and values
+  void attention(layer_formats const& formats, bool one_product, std::int64_t rows) {
     std::int64_t const h = model_.hidden;
     std::int64_t const q = model_.heads * model_.head_dim;
     std::int64_t const slots = shape_.context + rows;
-    add_product("q, gate", formats.projections, 2 * q, h, rows);
-    add_product("k, v", formats.projections, 2 * model_.kv_heads * model_.head_dim, h, rows);
+    std::int64_t const kv = model_.kv_heads * model_.head_dim;
+    if (one_product) {
+      add_product("q, gate, k, v", formats.projections, 2 * q + 2 * kv, h, rows);
+    } else {
+      add_product("q, gate", formats.projections, 2 * q, h, rows);
+      add_product("k, v", formats.projections, 2 * kv, h, rows);
+    }
     add("prepare_heads", round_part::attention, rows, prepare_heads_work(model_, rows));
     add("attention_simt", round_part::attention, rows, attention_work(model_, rows, slots));
     add("attention_output", round_part::attention, rows,
@@ -134,7 +140,7 @@ class launch_list {
   }
   void draft() {
     add_norm(1);
-    attention(of_mtp, 1);
+    attention(of_mtp, false, 1);
     mlp(of_mtp.mlp, 1);
     add_copy(1, false);
     choose_best(1);
@@ -145,7 +151,7 @@ class launch_list {
     times_ = model_.gdn_layers;
     gdn(rows);
     times_ = model_.full_layers;
-    attention(of_target, rows);
+    attention(of_target, true, rows);
     times_ = model_.gdn_layers + model_.full_layers;
     mlp(of_target.mlp, rows);
     times_ = 1;

@@ -125,8 +125,11 @@ qwen38_model::qwen38_model(std::shared_ptr<checkpoint::repository> files,
   std::int64_t const h = config_.hidden_size;
   work_->x = make(pass_rows_, h);
   work_->normed = make(pass_rows_, h, activation);
-  work_->q_gate = make(pass_rows_, attention.num_heads * 2 * attention.head_dim);
-  work_->kv = make(pass_rows_, 2 * attention.num_kv_heads * attention.head_dim);
+  std::int64_t const q_gate = attention.num_heads * 2 * attention.head_dim;
+  std::int64_t const kv = 2 * attention.num_kv_heads * attention.head_dim;
+  work_->q_gate_kv = make(pass_rows_, q_gate + kv);
+  work_->q_gate = work_->q_gate_kv.slice_cols(0, q_gate);
+  work_->kv = work_->q_gate_kv.slice_cols(q_gate, kv);
   work_->attended = make(pass_rows_, attention.num_heads * attention.head_dim, activation);
   work_->qkvz = make(pass_rows_, gdn.conv_channels() + gdn.value_channels());
   work_->ba = make(pass_rows_, 2 * gdn.num_value_heads);
@@ -261,10 +264,14 @@ void qwen38_model::report(std::int64_t layer, ops::tensor x) {
 void qwen38_model::add_attention(attention_weights const& w, std::int64_t cache_layer,
                                  ops::pass const& p, ops::tensor normed, ops::tensor x,
                                  norm_step const& then) {
-  ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const q_gate = work_->q_gate.slice_rows(0, x.rows);
+  ops::tensor const kv = work_->kv.slice_rows(0, x.rows);
   ops::tensor const attended = backend_->input_rows(*w.out, work_->attended, x.rows);
-  backend_->matmul_two(normed, *w.q_gate, q_gate, *w.kv, kv);
+  if (w.q_gate_kv) {
+    backend_->matmul(*w.q_gate_kv, normed, work_->q_gate_kv.slice_rows(0, x.rows), false);
+  } else {
+    backend_->matmul_two(normed, *w.q_gate, q_gate, *w.kv, kv);
+  }
   read_ahead(*w.out, ahead_in_mixer, x.rows);
   backend_->store_and_attend(*kv_, cache_layer, p, kv, *w.k_norm, q_gate, *w.q_norm, attended);
   add_product(*w.out, attended, x, then);
@@ -337,7 +344,8 @@ ops::tensor qwen38_model::compute_logits(ops::tensor selected) {
 /// The largest of the products that read a layer's normed input first.
 ops::linear const& qwen38_model::first_product(layer_weights const& w) {
   auto const* const attention = std::get_if<attention_weights>(&w.mixer);
-  return attention != nullptr ? *attention->q_gate : *std::get<gdn_layer_weights>(w.mixer).qkvz;
+  if (attention == nullptr) return *std::get<gdn_layer_weights>(w.mixer).qkvz;
+  return attention->q_gate_kv ? *attention->q_gate_kv : *attention->q_gate;
 }
 
 /// Where the norm before a layer leaves what its mixer reads: in the order that all products with
@@ -346,9 +354,10 @@ ops::tensor qwen38_model::mixer_input(layer_weights const& w, std::int64_t rows)
   ops::tensor const in_rows = work_->normed.slice_rows(0, rows);
   auto const* const attention = std::get_if<attention_weights>(&w.mixer);
   if (attention == nullptr || ranks_) return in_rows;
-  ops::tensor const input = backend_->input_rows(*attention->q_gate, work_->normed, rows);
-  bool const both = backend_->input_rows(*attention->kv, work_->normed, rows).fragments;
-  return both ? input : in_rows;
+  ops::tensor const input = backend_->input_rows(first_product(w), work_->normed, rows);
+  bool const all =
+      !attention->kv || backend_->input_rows(*attention->kv, work_->normed, rows).fragments;
+  return all ? input : in_rows;
 }
 
 void qwen38_model::run_layer(layer_weights const& w, std::int64_t cache_layer, ops::pass const& p,

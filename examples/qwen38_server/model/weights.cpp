@@ -200,13 +200,35 @@ class loader {
     return by_row ? qpn::scale_mode::channel : views.front().scales;
   }
 
-  attention_weights attention(std::string const& base) {
+  /// Whether fused() can make one matrix of the modules without giving any a row scale that it has
+  /// not.
+  [[nodiscard]] bool are_alike(std::vector<module_rows> const& modules, std::int64_t k) {
+    checkpoint::linear_view const first =
+        checkpoint::find_linear(files_, modules.front().name, modules.front().n, k);
+    return std::ranges::all_of(modules, [&](module_rows const& module) {
+      checkpoint::linear_view const view =
+          checkpoint::find_linear(files_, module.name, module.n, k);
+      std::int64_t const held = plan_.slice(rank_, module.name, {module.n, k}).row_count();
+      return view.format == first.format && view.dense_type == first.dense_type &&
+             view.scales == first.scales && held % qpn::tile_n == 0;
+    });
+  }
+
+  /// @param one_product  of q_gate, k and v, where they are of one class
+  attention_weights attention(std::string const& base, bool one_product) {
     std::int64_t const h = config_.hidden_size;
     std::int64_t const q = config_.num_attention_heads * config_.head_dim;
     std::int64_t const kv = config_.num_kv_heads * config_.head_dim;
     attention_weights w;
-    w.q_gate = fused({{base + "q_proj", 2 * q}}, h);
-    w.kv = fused({{base + "k_proj", kv}, {base + "v_proj", kv}}, h);
+    module_rows const of_q{base + "q_proj", 2 * q};
+    module_rows const of_k{base + "k_proj", kv};
+    module_rows const of_v{base + "v_proj", kv};
+    if (one_product && are_alike({of_q, of_k, of_v}, h)) {
+      w.q_gate_kv = fused({of_q, of_k, of_v}, h);
+    } else {
+      w.q_gate = fused({of_q}, h);
+      w.kv = fused({of_k, of_v}, h);
+    }
     w.out = fused({{base + "o_proj", h}}, q);
     w.q_norm = norm(base + "q_norm.weight", config_.head_dim);
     w.k_norm = norm(base + "k_norm.weight", config_.head_dim);
@@ -230,13 +252,14 @@ class loader {
     return w;
   }
 
-  layer_weights layer(std::string const& base, checkpoint::layer_kind kind) {
+  layer_weights layer(std::string const& base, checkpoint::layer_kind kind,
+                      bool one_product = true) {
     std::int64_t const h = config_.hidden_size;
     std::int64_t const intermediate = config_.intermediate_size;
     layer_weights w;
     w.input_norm = norm(base + "input_layernorm.weight", h);
     if (kind == checkpoint::layer_kind::full_attention) {
-      w.mixer = attention(base + "self_attn.");
+      w.mixer = attention(base + "self_attn.", one_product);
     } else {
       w.mixer = gdn(base + "linear_attn.");
     }
@@ -254,7 +277,8 @@ class loader {
     w.embedding_norm = norm("mtp.pre_fc_norm_embedding.weight", h);
     w.hidden_norm = norm("mtp.pre_fc_norm_hidden.weight", h);
     w.fc = fused({{"mtp.fc", h}}, 2 * h);
-    w.layer = layer("mtp.layers.0.", checkpoint::layer_kind::full_attention);
+    // Of rows that are drafted already it stores keys and values alone.
+    w.layer = layer("mtp.layers.0.", checkpoint::layer_kind::full_attention, false);
     w.norm = norm("mtp.norm.weight", h);
     return w;
   }

@@ -20,10 +20,13 @@
 
 namespace qwen38::model {
 
+/// Of what a layer's attention reads, [q_gate | k | v], where q_gate has query, then gate for each
+/// head.
 struct attention_weights {
-  std::unique_ptr<ops::linear>
-      q_gate;  ///< [num_heads * 2 * head_dim, hidden], per head query then gate
-  std::unique_ptr<ops::linear> kv;  ///< [k | v]
+  /// All three: one product, where they are of one class; else null.
+  std::unique_ptr<ops::linear> q_gate_kv;
+  std::unique_ptr<ops::linear> q_gate;  ///< null where q_gate_kv is not
+  std::unique_ptr<ops::linear> kv;      ///< the same
   std::unique_ptr<ops::linear> out;
   std::unique_ptr<ops::constants> q_norm;
   std::unique_ptr<ops::constants> k_norm;

@@ -21,8 +21,9 @@ static_assert(max_settled == max_tentative_rows, "a round settles what its rows 
 struct qwen38_model::workspace {
   ops::tensor x;             ///< fp32 residual stream
   ops::tensor normed;        ///< [hidden]
-  ops::tensor q_gate;        ///< [heads * 2 * head_dim]
-  ops::tensor kv;            ///< [2 * kv_heads * head_dim]
+  ops::tensor q_gate_kv;     ///< [heads * 2 * head_dim | 2 * kv_heads * head_dim]
+  ops::tensor q_gate;        ///< its columns
+  ops::tensor kv;            ///< its columns
   ops::tensor attended;      ///< [heads * head_dim]
   ops::tensor qkvz;          ///< [conv_channels + value_channels]
   ops::tensor ba;            ///< [2 * value_heads]

@@ -84,13 +84,28 @@ void spread_over_blocks(checkpoint_fixture& f, std::string const& ending = "") {
   }
 }
 
-std::vector<float> logits_of(checkpoint_fixture const& f) {
+template <class Use>
+auto with_model(checkpoint_fixture const& f, Use const& use) {
   temp_directory const dir;
   f.write(dir.path());
   auto files = std::make_shared<repository>(dir.path());
   model::qwen38_model lm(files, load_model_config(dir.path()), ops::cpu::make_backend(2),
                          model::qwen38_options{qwen38::test::tiny_valid_ids, 1, 512});
-  return qwen38::test::all_logits(lm, 0, qwen38::test::some_ids(40, 5));
+  return use(lm);
+}
+
+std::vector<float> logits_of(checkpoint_fixture const& f) {
+  return with_model(f, [](model::qwen38_model& lm) {
+    return qwen38::test::all_logits(lm, 0, qwen38::test::some_ids(40, 5));
+  });
+}
+
+/// Modules of the matrix that starts with `name`.
+std::size_t modules_of(checkpoint_fixture const& f, std::string const& name) {
+  return with_model(f, [&](model::qwen38_model& lm) {
+    auto const found = std::ranges::find(lm.linears(), name, &model::linear_record::name);
+    return found == lm.linears().end() ? 0 : found->modules;
+  });
 }
 
 bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
@@ -120,6 +135,21 @@ TEST(loading, channel_and_tensor_scales_are_fused) {
     return module.ends_with("in_proj_z") || module.ends_with("k_proj");
   });
   EXPECT_TRUE(same_bits(logits_of(f), by_tensor));
+}
+
+// q, k and v are one matrix, but two where they have scales of different kinds.
+TEST(loading, queries_with_scales_of_another_kind_are_a_product_of_their_own) {
+  std::string const layer = "model.language_model.layers.3.self_attn.";
+  std::string const mtp_layer = "mtp.layers.0.self_attn.";
+  checkpoint_fixture f = test::read_checkpoint(tiny);
+  std::vector<float> const by_tensor = logits_of(f);
+  EXPECT_EQ(modules_of(f, layer + "q_proj"), 3U);
+  EXPECT_EQ(modules_of(f, mtp_layer + "q_proj"), 1U) << "which also stores keys and values alone";
+  EXPECT_EQ(modules_of(f, mtp_layer + "k_proj"), 2U);
+  spread_over_channels(f, [](std::string const& module) { return module.ends_with("q_proj"); });
+  EXPECT_TRUE(same_bits(logits_of(f), by_tensor));
+  EXPECT_EQ(modules_of(f, layer + "q_proj"), 1U);
+  EXPECT_EQ(modules_of(f, layer + "k_proj"), 2U);
 }
 
 // Each stretch of 128 k is summed on its own, so equal scales give the numbers of a tensor scale

@@ -103,8 +103,8 @@ TEST(cuda_model, every_product_has_a_route) {
   all_logits(*lm, 0, some_ids(3, 1));
   std::uint64_t launches = 0;
   for (ops::route_count const& one : lm->routes()) launches += one.launches;
-  // 3 GDN layers of 5 products, one attention layer of 5, the head.
-  EXPECT_EQ(launches, 3U * 5 + 5 + 1);
+  // 3 GDN layers of 5 products, one attention layer of 4, the head.
+  EXPECT_EQ(launches, 3U * 5 + 4 + 1);
 }
 
 // Queued without a look at what comes out, padded, recorded and replayed: the same drafts and
@@ -132,8 +132,8 @@ TEST(cuda_round, gives_the_ids_of_its_steps_and_waits_once) {
     std::uint64_t const launched = launches();
     queued.play(depths);
     EXPECT_EQ(lm->counts().waits, before.waits + 1);
-    // Products: the target's 21; of settled rows fc, kv; of each draft the layer, head, and fc.
-    EXPECT_EQ(launches() - launched, depths.size() == 1 ? 21U : 21 + 2 + 3 * 6 + 2);
+    // Products: the target's 20; of settled rows fc, kv; of each draft the layer, head, and fc.
+    EXPECT_EQ(launches() - launched, depths.size() == 1 ? 20U : 20 + 2 + 3 * 6 + 2);
     stepwise.play(depths);
     for (auto const& [index, one] : queued.lanes) {
       EXPECT_EQ(one.seen, stepwise.lanes[index].seen) << "lane " << index;
