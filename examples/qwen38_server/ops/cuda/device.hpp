@@ -111,6 +111,12 @@ class device {
   void note_move() noexcept { ++moves_; }
   [[nodiscard]] std::uint64_t moves() const noexcept { return moves_; }
 
+  /// A launch may begin before those before it have ended, and waits for them itself. What begins
+  /// to work only when all before has ended, and lets nothing begin until then, is a border, as
+  /// products are: behind one, what was written before it may be read without that wait.
+  void note_border() noexcept { ++borders_; }
+  [[nodiscard]] std::uint64_t borders() const noexcept { return borders_; }
+
   /// Nothing is launched where there are no blocks.
   virtual void launch(kernel_params const& kernel) = 0;
   /// Bytes that a product will read soon: the next launch(), if it comes before the next gemm(),
@@ -149,6 +155,7 @@ class device {
 
  private:
   std::uint64_t moves_ = 0;
+  std::uint64_t borders_ = 0;
   joint_capture* joint_ = nullptr;
 };
 

@@ -83,6 +83,7 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
     run_short(layer, p, qkvz, ba, w, out);
     return;
   }
+  written_ = owner_.borders();
   std::int64_t const most = p.limits().rows;
   auto const* const q = static_cast<float const*>(qkvz.data);
   gdn_rows const scratch{pass_mixed_.at_least<float>(owner_, most * g.channels(), use),
@@ -154,7 +155,9 @@ void device_gdn_state::run_short(std::int64_t layer, device_pass const& p, tenso
   kernel.w = w.norm;
   kernel.arrivals = arrivals_.as<std::uint32_t>();
   kernel.out = out;
+  kernel.state_is_there = owner_.borders() > written_;
   owner_.launch(kernel);
+  written_ = owner_.borders();
 }
 
 void device_gdn_state::run_chunks(std::int64_t layer, device_pass const& p, gdn_rows const& rows,
@@ -189,6 +192,7 @@ void device_gdn_state::run_chunks(std::int64_t layer, device_pass const& p, gdn_
 }
 
 void device_gdn_state::keep(int lane, std::int64_t rows) {
+  written_ = owner_.borders();
   auto const replay = [&](auto kernel) {
     kernel.memory = memory_;
     kernel.replay = true;
@@ -225,6 +229,7 @@ void device_gdn_state::require_snapshot(std::int64_t snapshot) const {
 }
 
 void device_gdn_state::reset(int lane) {
+  written_ = owner_.borders();
   std::size_t const s_bytes = static_cast<std::size_t>(memory_.s_values()) * sizeof(float);
   std::size_t const conv_bytes = static_cast<std::size_t>(memory_.conv_values()) * sizeof(float);
   auto const height = static_cast<std::size_t>(layers_);
@@ -244,6 +249,7 @@ void device_gdn_state::save(int lane, std::int64_t snapshot) {
 
 void device_gdn_state::load(int lane, std::int64_t snapshot) {
   require_snapshot(snapshot);
+  written_ = owner_.borders();
   std::size_t const s_bytes = static_cast<std::size_t>(memory_.s_values()) * sizeof(float);
   std::size_t const conv_bytes = static_cast<std::size_t>(memory_.conv_values()) * sizeof(float);
   auto const height = static_cast<std::size_t>(layers_);

@@ -53,6 +53,7 @@ class device_gdn_state final : public gdn_state {
   std::int64_t snapshots_;
   gdn_memory memory_;
   device_block s_, conv_, raw_, mixed_, decay_, beta_;
+  std::uint64_t written_ = 0;            ///< device::borders() when the state was written last
   std::int64_t rows_in_one_launch_ = 0;  ///< most of a span
   device_block arrivals_;                ///< of gdn_short_params
   device_block saved_;                   ///< [snapshot][layer][S, columns]

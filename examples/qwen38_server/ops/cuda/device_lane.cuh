@@ -7,6 +7,8 @@
 #include <qpn/arch/sm70/lane.cuh>
 #include <qpn/detail/lane_types.hpp>
 
+#include "ops/cuda/byte_range.hpp"
+
 namespace qwen38::ops::cuda {
 
 /// Lets the stream's next kernel begin when all CTAs of this one have (PTX ISA, "griddepcontrol").
@@ -24,8 +26,29 @@ QPN_DEVICE void wait_previous() {
 #endif
 }
 
+/// The piece of the range that begins at `at`, if one does, into L2 (PTX ISA,
+/// "cp.async.bulk.prefetch"). Nothing waits for the bytes.
+QPN_DEVICE void fetch_ahead(byte_range range, std::size_t at) {
+#if __CUDA_ARCH__ >= 900
+  if (at >= range.bytes) return;
+  std::size_t const left = range.bytes - at;
+  auto const bytes = static_cast<unsigned>(left < ahead_piece_bytes ? left : ahead_piece_bytes);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(range.data + at), "r"(bytes)
+               : "memory");
+#endif
+}
+
 /// The operations of lane_math.hpp on a GPU, beside those of the library's lane.
 struct device_lane : qpn::detail::sm70::device_lane {
+  using qpn::detail::sm70::device_lane::load_volatile;
+  QPN_DEVICE qpn::detail::float2_pair load_volatile(qpn::detail::float2_pair const* p) {
+    qpn::detail::float2_pair v;
+    asm volatile("ld.volatile.global.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(v.low), "=f"(v.high)
+                 : "l"(p)
+                 : "memory");
+    return v;
+  }
   QPN_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   QPN_DEVICE float sqrt(float x) { return __fsqrt_rn(x); }
   QPN_DEVICE float log1p(float x) { return log1pf(x); }
@@ -46,6 +69,7 @@ struct device_lane : qpn::detail::sm70::device_lane {
     return {pair.x, pair.y};
   }
   QPN_DEVICE void wait_previous() { cuda::wait_previous(); }
+  QPN_DEVICE void fetch_ahead(byte_range range, std::size_t at) { cuda::fetch_ahead(range, at); }
   QPN_DEVICE std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
     return atomicInc(p, last);
   }

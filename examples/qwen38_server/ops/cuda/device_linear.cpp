@@ -273,6 +273,7 @@ void device_linear::multiply(device& owner, shared_workspace& workspace, tensor 
     args.overlap_previous = true;
     args.beside_previous = beside && first == 0;
     owner.gemm(plan_, args, workspace.get(owner, plan_));
+    if (!args.beside_previous) owner.note_border();
   }
 }
 

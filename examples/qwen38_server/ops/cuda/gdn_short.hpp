@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <qpn/detail/lane_types.hpp>
 
+#include "ops/cuda/byte_range.hpp"
 #include "ops/cuda/gdn_norm.hpp"
 #include "ops/cuda/gdn_prepare.hpp"
 #include "ops/cuda/gdn_recurrence.hpp"
@@ -25,6 +26,7 @@ struct gdn_short_params {
   static constexpr int part_threads = gdn_key_dim;
   static constexpr int threads = 4 * part_threads;  ///< channels of q | k | v | z of a head
   static constexpr int min_blocks = 1;
+  static constexpr bool waits_itself = true;
   /// Of S: what shared memory gives of k and q, a lane multiplies in all of its columns.
   static constexpr int lane_columns = 2;
   static constexpr int warp_columns = gdn_columns * lane_columns;
@@ -57,6 +59,9 @@ struct gdn_short_params {
   float const* w = nullptr;           ///< [value_dim]
   std::uint32_t* arrivals = nullptr;  ///< [lane][key head], 0 between launches
   output_rows out;
+  byte_range ahead;  ///< fetched into the cache while S travels
+  /// No launch that may still run writes the state: it is read before the wait for them.
+  bool state_is_there = false;
 
   /// One multiprocessor has a head's arithmetic, which gdn_recurrence spreads over several: with
   /// more rows that costs more than three launches do, before sm_90 by bench/v100_model.
@@ -93,12 +98,43 @@ class gdn_short_head {
 
   [[nodiscard]] QPN_HD int rows() const { return span_.rows; }
 
+  // The state is read past L1: before the wait that may have what was there rounds ago.
+
   QPN_HD void load_columns(float (&s)[gdn_lane_keys][lane_columns]) {
     if (!has_columns()) return;
     QPN_UNROLL
     for (int i = 0; i < gdn_lane_keys; ++i) {
-      cuda::load_columns(lane_, columns() + key_step(i), s[i]);
+      auto const two =
+          lane_.load_volatile(reinterpret_cast<columns_of_key const*>(columns() + key_step(i)));
+      s[i][0] = two.low;
+      s[i][1] = two.high;
     }
+  }
+  /// The channel's constants and state, or the weight of the norm.
+  QPN_HD void load_channel() {
+    if (!has_channel()) return;
+    if (part_ == z_part) {
+      lane_.shared_store(params::weights_at + place_ * 4, lane_.load(p_.w + place_));
+      return;
+    }
+    gdn_sizes const& g = p_.memory.sizes;
+    std::int64_t const channel = channel_of(part_, place_);
+    taps_ = lane_.load(reinterpret_cast<float4_pack const*>(p_.taps) + channel);
+    float const* const state = at_.conv + channel;
+    QPN_UNROLL
+    for (int i = 0; i < params::kernel - 1; ++i) {
+      before_[i] = lane_.load_volatile(state + i * g.channels());
+    }
+  }
+  /// By the last warp of each CTA: the pieces are dealt out to the warps in turn.
+  QPN_HD void fetch_ahead() {
+    int const id = lane_.thread() - (params::threads - warp_size);
+    if (id < 0) return;
+    std::size_t const step =
+        static_cast<std::size_t>(p_.pass.span_count * p_.memory.sizes.value_heads) * warp_size *
+        ahead_piece_bytes;
+    std::size_t at = static_cast<std::size_t>(lane_.block() * warp_size + id) * ahead_piece_bytes;
+    for (; at < p_.ahead.bytes; at += step) lane_.fetch_ahead(p_.ahead, at);
   }
   QPN_HD void prepare() {
     if (part_ == z_part) {
@@ -161,11 +197,6 @@ class gdn_short_head {
   QPN_HD void convolve() {
     gdn_sizes const& g = p_.memory.sizes;
     std::int64_t const channel = channel_of(part_, place_);
-    auto const taps = lane_.load(reinterpret_cast<float4_pack const*>(p_.taps) + channel);
-    float const* const state = at_.conv + channel;
-    float before[params::kernel - 1];
-    QPN_UNROLL
-    for (int i = 0; i < params::kernel - 1; ++i) before[i] = lane_.load(state + i * g.channels());
     float const* const column = rows_ + channel;
     int const to = key_at(part_) + place_ * 4;
     QPN_NO_UNROLL
@@ -179,13 +210,13 @@ class gdn_short_head {
       for (int i = 0; i < rows_at_once; ++i) {
         int const t = first + i;
         if (t >= span_.rows) break;
-        float value = lane_.fma(taps.v[0], before[0], 0.0F);
-        value = lane_.fma(taps.v[1], before[1], value);
-        value = lane_.fma(taps.v[2], before[2], value);
-        value = silu(lane_, lane_.fma(taps.v[3], raw[i], value));
-        before[0] = before[1];
-        before[1] = before[2];
-        before[2] = raw[i];
+        float value = lane_.fma(taps_.v[0], before_[0], 0.0F);
+        value = lane_.fma(taps_.v[1], before_[1], value);
+        value = lane_.fma(taps_.v[2], before_[2], value);
+        value = silu(lane_, lane_.fma(taps_.v[3], raw[i], value));
+        before_[0] = before_[1];
+        before_[1] = before_[2];
+        before_[2] = raw[i];
         lane_.shared_store(t * params::row_bytes + to, value);
         if (!records(part_)) continue;
         lane_.store(at_.raw + t * g.channels() + channel, raw[i]);
@@ -195,7 +226,7 @@ class gdn_short_head {
     }
   }
 
-  /// What needs no convolution: silu(z), w, decay and beta.
+  /// What needs no convolution: silu(z), decay and beta.
   QPN_HD void load_gates() {
     gdn_sizes const& g = p_.memory.sizes;
     if (place_ < span_.rows) {
@@ -210,7 +241,6 @@ class gdn_short_head {
     }
     if (!has_channel()) return;
     float const* const z = rows_ + g.channels() + std::int64_t{head_} * g.value_dim + place_;
-    lane_.shared_store(params::weights_at + place_ * 4, lane_.load(p_.w + place_));
     QPN_NO_UNROLL
     for (int first = 0; first < span_.rows; first += rows_at_once) {
       float raw[rows_at_once];
@@ -364,6 +394,8 @@ class gdn_short_head {
   int part_;    ///< q, k, v or z
   int place_;   ///< in that part
   int column_;  ///< of S, the first of the lane's
+  float4_pack taps_{};
+  float before_[params::kernel - 1] = {};  ///< inputs of the channel before the span
 };
 
 template <class Lane>
@@ -371,9 +403,15 @@ QPN_HD void run_program(Lane& lane, gdn_short_params const& p) {
   float s[gdn_lane_keys][gdn_short_params::lane_columns] = {};
   gdn_short_head<Lane> start(lane, p);
   int const rows = start.rows();
+  if (!p.state_is_there) lane.wait_previous();
+  if (rows > 0) {
+    start.load_columns(s);
+    start.load_channel();
+  }
+  if (p.state_is_there) lane.wait_previous();
   if (rows == 0) return;
-  start.load_columns(s);
   start.prepare();
+  start.fetch_ahead();
   start.advance(rows, s);
   // Made again, since what it holds would take registers from S until here.
   gdn_short_head<Lane>(lane, p).finish(s);

@@ -17,28 +17,19 @@
 namespace qwen38::ops::cuda {
 namespace {
 
-/// What the CTAs behind those of a kernel fetch into the cache.
+/// What the CTAs behind those of a kernel fetch into the cache, one warp of each.
 struct ahead_blocks {
-  static constexpr unsigned piece_bytes = 8192;  ///< of a thread of a warp
-  static constexpr unsigned block_bytes = 32 * piece_bytes;
+  static constexpr std::size_t block_bytes = 32 * ahead_piece_bytes;
 
   byte_range range;
   unsigned first_block = 0;  ///< as many as the kernel itself has
 };
 
-/// PTX ISA, "cp.async.bulk.prefetch". Nothing waits for the bytes.
 QPN_DEVICE void fetch_ahead(ahead_blocks const& ahead) {
-#if __CUDA_ARCH__ >= 900
   allow_next();
-  std::size_t const at = std::size_t{blockIdx.x - ahead.first_block} * ahead_blocks::block_bytes +
-                         threadIdx.x * ahead_blocks::piece_bytes;
-  if (threadIdx.x >= 32 || at >= ahead.range.bytes) return;
-  std::size_t const left = ahead.range.bytes - at;
-  auto const bytes =
-      static_cast<unsigned>(left < ahead_blocks::piece_bytes ? left : ahead_blocks::piece_bytes);
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(ahead.range.data + at), "r"(bytes)
-               : "memory");
-#endif
+  if (threadIdx.x >= 32) return;
+  fetch_ahead(ahead.range, (blockIdx.x - ahead.first_block) * ahead_blocks::block_bytes +
+                               threadIdx.x * ahead_piece_bytes);
 }
 
 /// Whether the program waits for the launch before, so that it may do something until then.
@@ -46,6 +37,12 @@ template <class Params, class = void>
 inline constexpr bool waits_itself = false;
 template <class Params>
 inline constexpr bool waits_itself<Params, std::void_t<decltype(Params::waits_itself)>> = true;
+
+/// Whether the program fetches ahead what the launch is told to, in CTAs of its own.
+template <class Params, class = void>
+inline constexpr bool fetches_itself = false;
+template <class Params>
+inline constexpr bool fetches_itself<Params, std::void_t<decltype(Params::ahead)>> = true;
 
 template <class Params>
 struct launched {
@@ -91,8 +88,12 @@ cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& g
               cudaFuncAttributeMaxDynamicSharedMemorySize, params_type::shared_bytes);
           if (allowed != cudaSuccess) return allowed;
         }
-        launched<params_type> const work{
-            p, {overlap ? ahead : byte_range{}, static_cast<unsigned>(blocks)}};
+        launched<params_type> work{p, {{}, static_cast<unsigned>(blocks)}};
+        if constexpr (fetches_itself<params_type>) {
+          if (overlap) work.params.ahead = ahead;
+        } else {
+          if (overlap) work.ahead.range = ahead;
+        }
         auto const grid =
             work.ahead.first_block +
             static_cast<unsigned>((work.ahead.range.bytes + ahead_blocks::block_bytes - 1) /

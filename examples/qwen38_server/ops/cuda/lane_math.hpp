@@ -21,6 +21,8 @@
 //   atomic_wrap(p, last)                      counts to last and then from 0; returns the old value
 //   wait_previous()                           waits for the launch before, in kernels whose params
 //                                             say waits_itself; others start behind it
+//   fetch_ahead(range, at)                    asks for the piece of a range that begins at `at`, if
+//                                             one does, to be fetched into the cache; a hint
 //
 // and for kernels that want sm_80 or newer
 //

@@ -75,6 +75,7 @@ class backend_lane {
     return old;
   }
   void wait_previous() {}
+  void fetch_ahead(byte_range /*range*/, std::size_t /*at*/) {}
   std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
     std::uint32_t const old = *p;
     *p = old >= last ? 0 : old + 1;

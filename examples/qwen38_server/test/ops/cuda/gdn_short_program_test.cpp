@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,10 +33,17 @@ enum class mistake {
   counts_on,  ///< arrivals are not 0 again
 };
 
+/// What the lanes of a launch did beside its arithmetic.
+struct gdn_log {
+  std::set<void const*> early_loads;  ///< before they waited
+  std::map<std::size_t, int> pieces;  ///< that were asked for, by where they begin
+};
+
 /// The operations that gdn_short needs, with a mistake.
 class gdn_lane_of_test {
  public:
-  gdn_lane_of_test(qpn::test::emulated_lane& lane, mistake made) : lane_(&lane), made_(made) {}
+  gdn_lane_of_test(qpn::test::emulated_lane& lane, mistake made, gdn_log& log)
+      : lane_(&lane), made_(made), log_(&log) {}
 
   [[nodiscard]] int thread() const { return lane_->thread(); }
   [[nodiscard]] int block() const { return lane_->block(); }
@@ -48,8 +58,16 @@ class gdn_lane_of_test {
   }
   template <class T>
   [[nodiscard]] T load(T const* p) {
+    if (!waited_) log_->early_loads.insert(p);
     return lane_->load(p);
   }
+  template <class T>
+  [[nodiscard]] T load_volatile(T const* p) {
+    if (!waited_) log_->early_loads.insert(p);
+    return lane_->load_volatile(p);
+  }
+  void wait_previous() { waited_ = true; }
+  void fetch_ahead(byte_range /*range*/, std::size_t at) { ++log_->pieces[at]; }
   template <class T>
   void store(T* p, T value) {
     lane_->store(p, value);
@@ -88,7 +106,9 @@ class gdn_lane_of_test {
  private:
   qpn::test::emulated_lane* lane_;
   mistake made_;
+  gdn_log* log_;
   int barriers_ = 0;
+  bool waited_ = false;
 };
 
 constexpr gdn_sizes sizes{1, 3, 16, 4, 1e-6F};
@@ -131,7 +151,7 @@ class gdn_arrays {
     qpn::test::emulation_options options = grid_of(kernel, seed, regions);
     options.resident = resident;
     return qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
-      gdn_lane_of_test own(lane, made);
+      gdn_lane_of_test own(lane, made, log);
       run_program(own, kernel);
     });
   }
@@ -139,8 +159,14 @@ class gdn_arrays {
     return values == other.values && std::memcmp(arrivals, other.arrivals, sizeof arrivals) == 0;
   }
 
+  /// Whether `p` lies in the array.
+  [[nodiscard]] bool holds(float const* first, std::int64_t count, void const* p) const {
+    return p >= first && p < first + count;
+  }
+
   gdn_memory memory;
   gdn_short_params kernel;
+  gdn_log log;
   qpn::test::emulator_memory regions;
   span_entry spans[2] = {{1, 0, 2, 0, 0, 0, 0, 0}, {0, 2, 1, 1, 0, 0, 0, 0}};
   std::uint32_t arrivals[lanes] = {};
@@ -190,6 +216,47 @@ TEST(gdn_short_program, every_mistake_is_found) {
       EXPECT_FALSE(report.ok() && arrays.same_bits(expected()))
           << "mistake " << static_cast<int>(made) << ", seed " << seed;
     }
+  }
+}
+
+/// Of what is read before the wait, those addresses that a launch before may write.
+std::int64_t early_loads_of_inputs(gdn_arrays const& arrays) {
+  return std::ranges::count_if(arrays.log.early_loads, [&](void const* p) {
+    return arrays.holds(arrays.kernel.qkvz, rows * arrays.kernel.qkvz_stride, p) ||
+           arrays.holds(arrays.kernel.ba, rows * arrays.kernel.ba_stride, p);
+  });
+}
+std::int64_t early_loads_of_state(gdn_arrays const& arrays) {
+  return std::ranges::count_if(arrays.log.early_loads, [&](void const* p) {
+    return arrays.holds(arrays.memory.first.s, lanes * arrays.memory.s_values(), p) ||
+           arrays.holds(arrays.memory.first.conv, lanes * arrays.memory.conv_values(), p);
+  });
+}
+
+TEST(gdn_short_program, reads_the_state_before_it_waits_where_that_is_there) {
+  for (bool const is_there : {false, true}) {
+    gdn_arrays arrays;
+    arrays.kernel.state_is_there = is_there;
+    auto const report = arrays.run(mistake::none, 1, 1);
+    EXPECT_TRUE(report.ok()) << report.text();
+    EXPECT_TRUE(arrays.same_bits(expected()));
+    EXPECT_EQ(early_loads_of_inputs(arrays), 0);
+    // S by pairs of columns.
+    std::int64_t const all = lanes * (arrays.memory.s_values() / 2 + arrays.memory.conv_values());
+    EXPECT_EQ(early_loads_of_state(arrays), is_there ? all : 0);
+  }
+}
+
+TEST(gdn_short_program, asks_for_every_piece_of_what_comes_next_once) {
+  for (std::size_t const bytes : {std::size_t{0}, std::size_t{16}, ahead_piece_bytes,
+                                  ahead_piece_bytes + 16, 1000 * ahead_piece_bytes - 16}) {
+    gdn_arrays arrays;
+    arrays.kernel.ahead = {reinterpret_cast<std::byte const*>(arrays.kernel.w), bytes};
+    auto const report = arrays.run(mistake::none, 1, 1);
+    EXPECT_TRUE(report.ok()) << report.text();
+    std::map<std::size_t, int> pieces;
+    for (std::size_t at = 0; at < bytes; at += ahead_piece_bytes) pieces[at] = 1;
+    EXPECT_EQ(arrays.log.pieces, pieces) << bytes << " bytes";
   }
 }
 

@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "ops/cuda/device_gdn_state.hpp"
 #include "ops/cuda/device_pass.hpp"
@@ -117,6 +120,8 @@ class gdn_work {
     kernel.w = w_;
     kernel.arrivals = arrivals_.as<std::uint32_t>();
     kernel.out = out_;
+    kernel.state_is_there = true;  // it was uploaded
+    kernel.ahead = {blocks_.front().as(), blocks_.front().bytes() / 16 * 16};
     gpu_->launch(kernel);
   }
 
@@ -248,6 +253,47 @@ launch_counts launches_of(ops::gdn_shape const& shape, std::vector<std::int64_t>
   static_cast<void>(counted.take_launches());
   state.run(0, as_device(*passes.front()), {}, {}, {}, {});
   return counted.take_launches();
+}
+
+/// A V100 that keeps what gdn_short is told.
+class noting_device final : public counting_device {
+ public:
+  noting_device() : counting_device(qpn::test::volta_v100(), "a V100 that only notes", 0) {}
+  void launch(kernel_params const& kernel) override {
+    if (auto const* own = std::get_if<gdn_short_params>(&kernel)) {
+      state_is_there = own->state_is_there;
+    }
+  }
+  bool state_is_there = false;
+};
+
+TEST(cuda_gdn_short, reads_the_state_early_behind_a_product_alone) {
+  noting_device noting;
+  ops::row_span const span{0, 0, 0, 1, false};
+  ops::pass_limits const limits{1, 1, 1, 1};
+  auto const passes = pass_block::make_passes(noting, {&limits, 1});
+  ops::pass_setting const setting{passes.front().get(), {.spans = {&span, 1}}};
+  as_device(*passes.front()).block().set({&setting, 1});
+  device_gdn_state state(noting, {1, 3, 128, 128, 4, 1e-6F}, 1, 1, 4, 1, true);
+  auto const run_early = [&] {
+    state.run(0, as_device(*passes.front()), {}, {}, {}, {});
+    return noting.state_is_there;
+  };
+  EXPECT_FALSE(run_early()) << "nothing says that what cleared the state has ended";
+  noting.note_border();
+  EXPECT_TRUE(run_early());
+  EXPECT_FALSE(run_early()) << "the launch before writes it";
+  for (auto const& write : std::vector<std::function<void()>>{
+           [&] { state.keep(0, 1); }, [&] { state.reset(0); }, [&] { state.load(0, 0); }}) {
+    noting.note_border();
+    write();
+    EXPECT_FALSE(run_early());
+    noting.note_border();
+    EXPECT_TRUE(run_early());
+  }
+  noting.note_border();
+  state.save(0, 0);
+  EXPECT_TRUE(run_early()) << "saving only reads";
 }
 
 TEST(cuda_gdn_short, is_launched_for_spans_that_are_all_short) {

@@ -24,7 +24,7 @@ using launch_counts = std::map<std::string, std::int64_t>;
          " rows";
 }
 
-/// The name of a kernel of sm_70 and of what is between ranks; of others "another kernel".
+/// The name of a kernel of rounds and of what is between ranks; of others "another kernel".
 [[nodiscard]] inline char const* kernel_name(ops::cuda::kernel_params const& kernel) {
   using namespace ops::cuda;
   return std::visit(
@@ -37,6 +37,8 @@ using launch_counts = std::map<std::string, std::int64_t>;
         if constexpr (std::is_same_v<Params, prepare_queries_params>) return "prepare_queries";
         if constexpr (std::is_same_v<Params, prepare_heads_params>) return "prepare_heads";
         if constexpr (std::is_same_v<Params, attention_simt_params>) return "attention_simt";
+        if constexpr (std::is_same_v<Params, attention_few_params>) return "attention_few";
+        if constexpr (std::is_same_v<Params, attention_some_params>) return "attention_some";
         if constexpr (std::is_same_v<Params, attention_output_params>) return "attention_output";
         if constexpr (std::is_same_v<Params, gdn_prepare_params>) return "gdn_prepare";
         if constexpr (std::is_same_v<Params, gdn_recurrence_params<1>>) return "gdn_recurrence";
@@ -52,11 +54,12 @@ using launch_counts = std::map<std::string, std::int64_t>;
       kernel);
 }
 
-/// A V100 that computes nothing: what it is told to launch, it counts by name.
+/// A GPU, a V100 if not told otherwise, that computes nothing: what it is told to launch, it counts
+/// by name.
 class naming_device final : public ops::cuda::counting_device {
  public:
-  explicit naming_device(int ordinal = 0)
-      : counting_device(qpn::test::volta_v100(), "a V100 that only counts", ordinal) {}
+  explicit naming_device(int ordinal = 0, qpn::device_info const& info = qpn::test::volta_v100())
+      : counting_device(info, "a GPU that only counts", ordinal) {}
 
   /// Since they were last taken.
   [[nodiscard]] launch_counts take_launches() { return std::exchange(launches_, {}); }
@@ -76,6 +79,8 @@ class naming_device final : public ops::cuda::counting_device {
   }
   void launch(ops::cuda::kernel_params const& kernel) override {
     ++launches_[kernel_name(kernel)];
+    auto const* const gdn = std::get_if<ops::cuda::gdn_short_params>(&kernel);
+    if (gdn != nullptr && gdn->state_is_there) ++early_states_;
     for (announced_range& one : announced_) ++one.kernels;
   }
   void read_ahead(ops::cuda::byte_range range) noexcept override {
@@ -96,6 +101,9 @@ class naming_device final : public ops::cuda::counting_device {
     }
   }
 
+  /// Launches of gdn_short that read the state before they wait.
+  [[nodiscard]] std::int64_t early_states() const noexcept { return early_states_; }
+
   /// A range that was announced by read_ahead(), and what came behind it.
   struct announced_range {
     ops::cuda::byte_range range;
@@ -115,6 +123,7 @@ class naming_device final : public ops::cuda::counting_device {
   };
 
   launch_counts launches_;
+  std::int64_t early_states_ = 0;
   std::vector<announced_range> announced_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model announces to a device that may fetch weights ahead of their products.
+// What the model announces to a device that may fetch weights ahead of their products, and which
+// launches may read before those before them have ended.
 
 #include <gtest/gtest.h>
 
@@ -55,6 +56,24 @@ TEST(read_ahead, comes_before_a_kernel_and_is_what_one_of_the_next_two_products_
 
 TEST(read_ahead, is_not_for_passes_that_compute_for_longer_than_they_read) {
   EXPECT_TRUE(run_pass(17).ranges.empty());
+}
+
+TEST(early_reads, are_of_the_state_in_every_layer_of_a_short_pass) {
+  auto device = std::make_shared<naming_device>();
+  auto const lm = open_model_on(ops::cuda::make_backend(device), tiny, tiny_options);
+  std::vector<std::int32_t> const ids = {1, 2, 3};
+  lm->begin(0, lane_pages(*lm, 0));
+  static_cast<void>(device->take_launches());
+  std::uint64_t const borders = device->borders();
+  model::sequence_rows const batch{0, 0, ids, false, std::ssize(ids) - 1};
+  lm->forward({&batch, 1});
+  launch_counts const launches = device->take_launches();
+  std::int64_t const gdn_layers = launches.at("gdn_short");
+  EXPECT_EQ(device->early_states(), gdn_layers);
+  // Each product is a border but b and a of GDN, which start beside another one.
+  std::int64_t products = 0;
+  for (auto const& [name, count] : launches) products += name.starts_with("gemm") ? count : 0;
+  EXPECT_EQ(static_cast<std::int64_t>(device->borders() - borders), products - gdn_layers);
 }
 
 }  // namespace
