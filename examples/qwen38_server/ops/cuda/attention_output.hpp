@@ -14,6 +14,7 @@ namespace qwen38::ops::cuda {
 struct attention_output_params {
   static constexpr int threads = head_dim;
   static constexpr int min_blocks = 1;
+  static constexpr bool waits_itself = true;
   static constexpr int factors_at = 0;  ///< {f32 before, next, mass, unused}[threads]
   static constexpr int maxima_at = threads * 16;
   static constexpr int shared_bytes = maxima_at + threads / warp_size * 4;
@@ -64,6 +65,7 @@ QPN_HD void run_program(Lane& lane, attention_output_params const& p) {
   std::int64_t const head = lane.block() % p.heads;
   int const d = lane.thread();
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
+  lane.wait_previous();
   float const gate = lane.load(p.q_gate + row * p.q_gate_stride + (2 * head + 1) * head_dim + d);
   std::int64_t const slot = position_of(span, row) + p.pass.slot_offset;
   std::int64_t const partitions = partition_of(slot) + 1;

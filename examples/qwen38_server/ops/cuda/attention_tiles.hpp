@@ -41,10 +41,16 @@ class attention_tiles_thread {
         (beyond <= b_.last_slot ? static_cast<int>(beyond) : b_.last_slot + tile_slots) /
         tile_slots;
     std::int64_t page = page_of(first);
+    head_weights weights;
+    if constexpr (Params::prepares) {
+      weights = load_head_weights(lane_, p_.rope);
+      if (warp_ < b_.queries) find_angles(warp_);
+    }
+    lane_.wait_previous();
     if constexpr (!Params::prepares) copy_queries();
     copy_tile<false>(first, page, 0);
     copy_tile<true>(first, page, 1);
-    if constexpr (Params::prepares) prepare_queries();
+    if constexpr (Params::prepares) prepare_queries(weights);
     int place = 0;  // of the tile's K
     QPN_NO_UNROLL
     for (int tile = first; tile < end; ++tile) {
@@ -135,10 +141,17 @@ class attention_tiles_thread {
     }
   }
 
-  /// As prepare_queries_params does, to shared memory; the ring's last place is free yet.
-  QPN_HD void prepare_queries() {
-    constexpr int scratch = (Params::places - 1) * Params::tile_bytes;
-    static_assert(Params::warps * rope_shared_bytes <= Params::tile_bytes);
+  // As prepare_queries_params does, to shared memory; the ring's last place is free yet.
+
+  static constexpr int scratch = (Params::places - 1) * Params::tile_bytes;
+  static_assert(Params::warps * rope_shared_bytes <= Params::tile_bytes);
+
+  QPN_HD void find_angles(int query) {
+    std::int64_t const row = b_.row_and_head(query, p_.heads) / p_.heads;
+    cuda::find_angles(lane_, p_.rope, position_of(b_.span, row), scratch);
+  }
+  /// Behind find_angles() of the warp's first query.
+  QPN_HD void prepare_queries(head_weights const& weights) {
     int const id = lane_.thread() % warp_size;
     QPN_NO_UNROLL
     for (int row = warp_; row < Params::queries_per_block; row += Params::warps) {
@@ -146,9 +159,10 @@ class attention_tiles_thread {
       if (row < b_.queries) {
         std::int64_t const index = b_.row_and_head(row, p_.heads);
         std::int64_t const of_pass = index / p_.heads;
-        norm_and_rotate(lane_, p_.rope,
+        if (row != warp_) find_angles(row);
+        norm_and_rotate(lane_, p_.rope, weights,
                         p_.q_gate + of_pass * p_.q_gate_stride + index % p_.heads * 2 * head_dim,
-                        position_of(b_.span, of_pass), scratch, value);
+                        scratch, value);
       }
       QPN_UNROLL
       for (int j = 0; j < values_per_lane; ++j) {
@@ -374,7 +388,10 @@ template <class Lane, int Tiles, bool Folds>
 QPN_HD void run_program(Lane& lane, attention_tiles_params<Tiles, Folds> const& p) {
   using params = attention_tiles_params<Tiles, Folds>;
   attention_block b{};
-  if (!find_block(lane, p, params::queries_per_block, b)) return;
+  if (!find_block(lane, p, params::queries_per_block, b)) {
+    lane.wait_previous();
+    return;
+  }
   attention_tiles_thread<Lane, params>(lane, p, b).run();
 }
 

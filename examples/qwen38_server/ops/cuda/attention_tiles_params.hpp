@@ -23,6 +23,7 @@ struct attention_tiles_params : attention_args {
   static constexpr int warps = 8;
   static constexpr int threads = warps * warp_size;
   static constexpr int min_blocks = Tiles == 1 ? 2 : 1;
+  static constexpr bool waits_itself = true;
   static constexpr int queries_per_block = 16 * Tiles;
   static constexpr int tile_slots = 64;
   static constexpr int row_bytes = head_dim * 2;

@@ -116,7 +116,6 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
   p.require_pages(pages_);
   auto const heads = static_cast<int>(shape_.num_heads);
   std::int64_t const span_queries = p.longest_span() * (shape_.num_heads / shape_.num_kv_heads);
-  bool const few = span_queries <= attention_few_params::queries_per_block;
 
   prepare_queries_params prepare;
   prepare.pass = p.view();
@@ -137,6 +136,15 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
   attention.keys = keys_.as<std::uint16_t>() + layer * layer_values_;
   attention.values = values_.as<std::uint16_t>() + layer * layer_values_;
   attention.out = place_sums(p);
+  auto const ctas_of = [&](std::int64_t queries) {
+    return std::ssize(p.spans()) * shape_.num_kv_heads * divide_up(span_queries, queries);
+  };
+  constexpr std::int64_t few_queries = attention_few_params::queries_per_block;
+  // More CTAs of fewer queries each take a partition's keys and values several times from the
+  // cache: as long as every multiprocessor has one at most, they are done earlier.
+  bool const few = span_queries <= few_queries ||
+                   (!attention.out.folded &&
+                    ctas_of(few_queries) * attention.out.partitions <= owner_.info().sm_count);
   bool const prepares = has_tiles_ && few && !attention.out.folded;
   if (store && prepares) owner_.launch(*store);
   if (store && !prepares) owner_.launch(prepare_heads_params{*store, prepare});
@@ -151,9 +159,7 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
 
   // Of folded CTAs all take as long as they have queries: as few turns of them as may be.
   auto const turns = [&](std::int64_t queries) {
-    std::int64_t const ctas =
-        std::ssize(p.spans()) * shape_.num_kv_heads * divide_up(span_queries, queries);
-    return divide_up(ctas, owner_.info().sm_count) * queries;
+    return divide_up(ctas_of(queries), owner_.info().sm_count) * queries;
   };
   bool const some = turns(attention_some_folded_params::queries_per_block) < turns(most_queries);
 

@@ -23,15 +23,52 @@ struct rope_params {
 inline constexpr int rope_shared_bytes = 2 * head_dim * int{sizeof(float)};
 inline constexpr int values_per_lane = head_dim / warp_size;
 
-/// A warp norms and rotates one head; value[j] is the element lane + 32 j. Shared memory of the
-/// warps starts at `shared_at`.
+/// Where the warp's part of the shared memory that starts at `shared_at` has its head, its cosines
+/// and its sines.
+struct rope_places {
+  int head;
+  int cosines;
+  int sines;
+};
 template <class Lane>
-QPN_HD void norm_and_rotate(Lane& lane, rope_params const& p, float const* head,
-                            std::int64_t position, int shared_at, float (&value)[values_per_lane]) {
-  int const id = lane.thread() % warp_size;
+QPN_HD rope_places places_of_warp(Lane& lane, int shared_at) {
   int const own = shared_at + lane.thread() / warp_size * rope_shared_bytes;
-  int const cosines = own + head_dim * 4;
-  int const sines = cosines + head_dim / 2 * 4;
+  return {own, own + head_dim * 4, own + head_dim * 4 + head_dim / 2 * 4};
+}
+
+/// The lane's weights of the norm, 1 + w.
+struct head_weights {
+  float v[values_per_lane];
+};
+template <class Lane>
+QPN_HD head_weights load_head_weights(Lane& lane, rope_params const& p) {
+  head_weights weights;
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    weights.v[j] = 1.0F + lane.load(p.norm + lane.thread() % warp_size + warp_size * j);
+  }
+  return weights;
+}
+
+/// A warp leaves the cosines and sines of a position in shared memory.
+template <class Lane>
+QPN_HD void find_angles(Lane& lane, rope_params const& p, std::int64_t position, int shared_at) {
+  rope_places const at = places_of_warp(lane, shared_at);
+  for (int i = lane.thread() % warp_size; i < p.half; i += warp_size) {
+    float sine = 0;
+    float cosine = 0;
+    lane.sine_cosine(static_cast<double>(position) * lane.load(p.frequencies + i), sine, cosine);
+    lane.shared_store(at.cosines + 4 * i, cosine);
+    lane.shared_store(at.sines + 4 * i, sine);
+  }
+}
+
+/// A warp norms and rotates one head, behind find_angles(); value[j] is the element lane + 32 j.
+template <class Lane>
+QPN_HD void norm_and_rotate(Lane& lane, rope_params const& p, head_weights const& weights,
+                            float const* head, int shared_at, float (&value)[values_per_lane]) {
+  int const id = lane.thread() % warp_size;
+  rope_places const at = places_of_warp(lane, shared_at);
   float sum = 0;
   QPN_UNROLL
   for (int j = 0; j < values_per_lane; ++j) {
@@ -43,15 +80,8 @@ QPN_HD void norm_and_rotate(Lane& lane, rope_params const& p, float const* head,
   QPN_UNROLL
   for (int j = 0; j < values_per_lane; ++j) {
     int const d = id + warp_size * j;
-    value[j] = value[j] * scale * (1.0F + lane.load(p.norm + d));
-    lane.shared_store(own + 4 * d, value[j]);
-  }
-  for (int i = id; i < p.half; i += warp_size) {
-    float sine = 0;
-    float cosine = 0;
-    lane.sine_cosine(static_cast<double>(position) * lane.load(p.frequencies + i), sine, cosine);
-    lane.shared_store(cosines + 4 * i, cosine);
-    lane.shared_store(sines + 4 * i, sine);
+    value[j] = value[j] * scale * weights.v[j];
+    lane.shared_store(at.head + 4 * d, value[j]);
   }
   lane.sync_warp();
   QPN_UNROLL
@@ -60,9 +90,9 @@ QPN_HD void norm_and_rotate(Lane& lane, rope_params const& p, float const* head,
     if (d >= 2 * p.half) continue;
     bool const low = d < p.half;
     int const pair = low ? d : d - p.half;
-    float const partner = lane.template shared_load<float>(own + 4 * (low ? d + p.half : pair));
-    float const cosine = lane.template shared_load<float>(cosines + 4 * pair);
-    float const sine = lane.template shared_load<float>(sines + 4 * pair);
+    float const partner = lane.template shared_load<float>(at.head + 4 * (low ? d + p.half : pair));
+    float const cosine = lane.template shared_load<float>(at.cosines + 4 * pair);
+    float const sine = lane.template shared_load<float>(at.sines + 4 * pair);
     value[j] = lane.fma(low ? -partner : partner, sine, value[j] * cosine);
   }
 }
@@ -77,6 +107,7 @@ QPN_HD inline std::int64_t position_of(span_entry const& span, std::int64_t row)
 struct store_kv_params {
   static constexpr int threads = 256;
   static constexpr int min_blocks = 1;
+  static constexpr bool waits_itself = true;
   static constexpr int shared_bytes = threads / warp_size * rope_shared_bytes;
 
   pass_view pass;
@@ -100,15 +131,21 @@ QPN_HD void run_program(Lane& lane, store_kv_params const& p) {
   std::int64_t const task = std::int64_t{lane.block()} * warps + lane.thread() / warp_size;
   std::int64_t const row = task / p.kv_heads;
   int const head = static_cast<int>(task % p.kv_heads);
-  if (row >= p.rows) return;
+  if (row >= p.rows) {
+    lane.wait_previous();
+    return;
+  }
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
   std::int64_t const slot = position_of(span, row) + p.pass.slot_offset;
   std::int64_t const page = lane.load(p.pass.pages + span.first_page + slot / kv_page_tokens);
   std::int64_t const target =
       ((page * p.kv_heads + head) * kv_page_tokens + slot % kv_page_tokens) * head_dim;
   float const* const source = p.kv + row * p.kv_stride;
+  head_weights const weights = load_head_weights(lane, p.rope);
+  find_angles(lane, p.rope, position_of(span, row), 0);
+  lane.wait_previous();
   float key[values_per_lane];
-  norm_and_rotate(lane, p.rope, source + head * head_dim, position_of(span, row), 0, key);
+  norm_and_rotate(lane, p.rope, weights, source + head * head_dim, 0, key);
   float value[values_per_lane];
   bool is_number = true;
   QPN_UNROLL
@@ -132,6 +169,7 @@ QPN_HD void run_program(Lane& lane, store_kv_params const& p) {
 struct prepare_queries_params {
   static constexpr int threads = 256;
   static constexpr int min_blocks = 1;
+  static constexpr bool waits_itself = true;
   static constexpr int shared_bytes = threads / warp_size * rope_shared_bytes;
 
   pass_view pass;
@@ -153,11 +191,17 @@ QPN_HD void prepare_queries(Lane& lane, prepare_queries_params const& p, std::in
   int const id = lane.thread() % warp_size;
   std::int64_t const task = block * warps + lane.thread() / warp_size;
   std::int64_t const row = task / p.heads;
-  if (row >= p.rows) return;
+  if (row >= p.rows) {
+    lane.wait_previous();
+    return;
+  }
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
+  head_weights const weights = load_head_weights(lane, p.rope);
+  find_angles(lane, p.rope, position_of(span, row), 0);
+  lane.wait_previous();
   float query[values_per_lane];
-  norm_and_rotate(lane, p.rope, p.q_gate + row * p.q_gate_stride + task % p.heads * 2 * head_dim,
-                  position_of(span, row), 0, query);
+  norm_and_rotate(lane, p.rope, weights,
+                  p.q_gate + row * p.q_gate_stride + task % p.heads * 2 * head_dim, 0, query);
   QPN_UNROLL
   for (int j = 0; j < values_per_lane; ++j) {
     store_value(lane, p.queries, row, task % p.heads * head_dim + id + warp_size * j,
@@ -174,6 +218,7 @@ QPN_HD void run_program(Lane& lane, prepare_queries_params const& p) {
 struct prepare_heads_params {
   static constexpr int threads = store_kv_params::threads;
   static constexpr int min_blocks = 1;
+  static constexpr bool waits_itself = true;
   static constexpr int shared_bytes = store_kv_params::shared_bytes;
   static_assert(prepare_queries_params::threads == threads &&
                 prepare_queries_params::shared_bytes == shared_bytes);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
+#include <vector>
 
 #include "ops/cuda/attention_partitions.hpp"
+#include "ops/cuda/cuda_backend.hpp"
 #include "support/error.hpp"
+#include "test/ops/cuda/naming_device.hpp"
 #include "test/ops/cuda/two_backends.hpp"
 
 namespace qwen38::test {
@@ -342,6 +346,41 @@ TEST_P(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
   EXPECT_THROW(store({-1}, 1, 0), error);
   EXPECT_THROW(store({3, -1}, 65, 0), error);
   EXPECT_NO_THROW(store({3, -1}, 64, 0));
+}
+
+/// What an H200 is told to launch for `rows` rows of the 27B that follow `live` tokens.
+launch_counts launches_of(std::int64_t rows, std::int64_t live) {
+  auto const device = std::make_shared<naming_device>(0, qpn::test::hopper_h200());
+  auto const backend = ops::cuda::make_backend(device);
+  std::vector<std::int32_t> pages(
+      static_cast<std::size_t>((live + rows - 1) / ops::kv_page_tokens + 1));
+  std::iota(pages.begin(), pages.end(), 0);
+  auto const cache = backend->make_kv_cache({24, 4, 256, 64, 1e7, 1e-6F}, 1, std::ssize(pages));
+  auto const norm = backend->make_constants(std::vector<float>(256));
+  ops::tensor kv, q_gate, out;
+  auto const kv_memory = backend->make_tensor(row_kind::stream, rows, 2048, kv);
+  auto const q_memory = backend->make_tensor(row_kind::stream, rows, 24 * 512, q_gate);
+  auto const out_memory = backend->make_tensor(row_kind::activation, rows, 24 * 256, out);
+  ops::pass_limits const limits{.rows = rows, .spans = 1, .pages = std::ssize(pages)};
+  auto const passes = backend->make_passes({&limits, 1});
+  ops::row_span const span{0, live, 0, rows, false, pages};
+  ops::pass_setting const setting{passes.front().get(), {.spans = {&span, 1}}};
+  backend->set_passes({&setting, 1});
+  static_cast<void>(device->take_launches());
+  backend->store_and_attend(*cache, 0, *passes.front(), kv, *norm, q_gate, *norm, out);
+  return device->take_launches();
+}
+
+TEST(cuda_attention_launches, have_ctas_of_few_queries_as_long_as_all_run_at_once) {
+  launch_counts const few = {{"store_kv", 1}, {"attention_few", 1}, {"attention_output", 1}};
+  launch_counts const some = {{"prepare_heads", 1}, {"attention_some", 1}, {"attention_output", 1}};
+  for (std::int64_t const live : {0, 512, 2048, 32768}) EXPECT_EQ(launches_of(1, live), few);
+  // 8 rows are 48 queries of a kv head: three CTAs for each of its partitions, of which an H200
+  // takes 11 at once.
+  EXPECT_EQ(launches_of(8, 512), few);
+  EXPECT_EQ(launches_of(8, 11 * 64 - 8), few);
+  EXPECT_EQ(launches_of(8, 11 * 64 - 7), some);
+  EXPECT_EQ(launches_of(8, 32768), some);
 }
 
 TEST_P(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
