@@ -38,7 +38,8 @@ inline constexpr bool waits_itself = false;
 template <class Params>
 inline constexpr bool waits_itself<Params, std::void_t<decltype(Params::waits_itself)>> = true;
 
-/// Whether the program fetches ahead what the launch is told to, in CTAs of its own.
+/// Whether the program itself fetches what the launch is told to fetch ahead; for others CTAs
+/// behind theirs do.
 template <class Params, class = void>
 inline constexpr bool fetches_itself = false;
 template <class Params>
