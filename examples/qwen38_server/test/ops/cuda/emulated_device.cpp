@@ -2,6 +2,7 @@
 // The device of the CUDA backend on a CPU: kernels run on the emulator of the library's tests,
 // which reports races in shared memory and collectives that lanes miss; device memory is the
 // host's, each allocation of its own and not a byte longer, so that AddressSanitizer sees its ends.
+// A launch that waits for those before it itself may not read before what one of them writes.
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,8 @@
 #include <new>
 #include <qpn/detail/device_prepack.hpp>
 #include <type_traits>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "support/devices.hpp"
@@ -28,21 +31,70 @@ namespace {
 
 using namespace ops::cuda;
 
+/// What launches write that may still run when the next one begins: all since the last border
+/// (device::note_border), or since something else than a launch.
+class running_writes {
+ public:
+  void clear() {
+    words_.clear();
+    ranges_.clear();
+  }
+  void add(void const* p, std::size_t bytes) {
+    for (std::uintptr_t word = first_word(p); word < end_word(p, bytes); ++word) {
+      words_.insert(word);
+    }
+  }
+  void add_range(void const* p, std::size_t bytes) {
+    ranges_.emplace_back(first_word(p), end_word(p, bytes));
+  }
+  void add(running_writes const& other) { words_.insert(other.words_.begin(), other.words_.end()); }
+  [[nodiscard]] bool holds(void const* p, std::size_t bytes) const {
+    for (std::uintptr_t word = first_word(p); word < end_word(p, bytes); ++word) {
+      if (words_.contains(word)) return true;
+      for (auto const& [first, end] : ranges_) {
+        if (word >= first && word < end) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::uintptr_t word_bytes = 4;
+
+  static std::uintptr_t first_word(void const* p) {
+    return reinterpret_cast<std::uintptr_t>(p) / word_bytes;
+  }
+  static std::uintptr_t end_word(void const* p, std::size_t bytes) {
+    return (reinterpret_cast<std::uintptr_t>(p) + bytes + word_bytes - 1) / word_bytes;
+  }
+
+  std::unordered_set<std::uintptr_t> words_;
+  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges_;  ///< of products
+};
+
 /// A lane of the backend's kernels. Global memory is the host's.
 class backend_lane {
  public:
-  explicit backend_lane(qpn::test::emulated_lane& lane) : lane_(&lane) {}
+  /// @param running  what launches before this one write
+  /// @param written  what this one does
+  /// @param waits    whether its program waits for them itself
+  backend_lane(qpn::test::emulated_lane& lane, running_writes const& running,
+               running_writes& written, bool waits)
+      : lane_(&lane), running_(&running), written_(&written), waited_(!waits) {}
 
   [[nodiscard]] int thread() const { return lane_->thread(); }
   [[nodiscard]] int block() const { return lane_->block(); }
   template <class T>
   [[nodiscard]] T load(T const* p) {
     require_aligned(p);
+    require_complete(p, sizeof(T));
     return *p;
   }
   template <class T>
   void store(T* p, T value) {
     require_aligned(p);
+    require_waited();
+    written_->add(p, sizeof(T));
     *p = value;
   }
   template <class T>
@@ -70,13 +122,16 @@ class backend_lane {
     return lane_->shuffle_xor(value, mask);
   }
   std::uint64_t atomic_max(std::uint64_t* p, std::uint64_t value) {
+    require_waited();
     std::uint64_t const old = *p;
     *p = value > old ? value : old;
     return old;
   }
-  void wait_previous() {}
+  void wait_previous() { waited_ = true; }
+  [[nodiscard]] bool has_waited() const { return waited_; }
   void fetch_ahead(byte_range /*range*/, std::size_t /*at*/) {}
   std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
+    require_waited();
     std::uint32_t const old = *p;
     *p = old >= last ? 0 : old + 1;
     return old;
@@ -114,6 +169,7 @@ class backend_lane {
     using qpn::detail::word4;
     auto const* const from = static_cast<word4 const*>(p);
     require_aligned(from);
+    if (held) require_complete(from, sizeof(word4));
     copies_.push_back({offset, held ? *from : word4{{0, 0, 0, 0}}});
     lane_->shared_store(offset, word4{{~0U, ~0U, ~0U, ~0U}});
   }
@@ -139,7 +195,20 @@ class backend_lane {
     throw error(error_kind::internal, "an access to global memory is not aligned");
   }
 
+  void require_waited() const {
+    if (waited_) return;
+    throw error(error_kind::internal, "a launch writes before it waits for those before it");
+  }
+  void require_complete(void const* p, std::size_t bytes) const {
+    if (waited_ || !running_->holds(p, bytes)) return;
+    throw error(error_kind::internal,
+                "a launch reads what one before it writes, before it waits for that");
+  }
+
   qpn::test::emulated_lane* lane_;
+  running_writes const* running_;
+  running_writes* written_;
+  bool waited_;
   std::vector<pending_copy> copies_;
   std::vector<std::size_t> groups_;  ///< copies up to each group's end
   std::size_t arrived_ = 0;
@@ -173,24 +242,31 @@ class emulated_device final : public device {
   void reserve(std::size_t) override {}  // each allocation is of its own
   [[nodiscard]] memory_ledger const& memory() const noexcept override { return ledger_; }
   void clear(byte_lines to, std::size_t width, std::size_t height) override {
-    end_.run_or_keep([=] {
+    end_.run_or_keep([=, this] {
+      running_.clear();
       for (std::size_t i = 0; i < height; ++i) std::memset(line(to, i), 0, width);
     });
   }
   void copy(byte_lines to, byte_lines from, std::size_t width, std::size_t height) override {
-    end_.run_or_keep([=] { copy_lines(to, from, width, height); });
+    end_.run_or_keep([=, this] {
+      running_.clear();
+      copy_lines(to, from, width, height);
+    });
   }
   void upload(void* to, void const* from, std::size_t bytes) override {
     require_no_capture("an upload");
+    running_.clear();
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void download(void* to, byte_lines from, std::size_t width, std::size_t height) override {
     require_no_capture("a download");
+    running_.clear();
     ++waits_;
     copy_lines({to, width}, from, width, height);
   }
   void wait() override {
     require_no_capture("a wait");
+    running_.clear();
     ++waits_;
   }
   [[nodiscard]] std::uint64_t waits() const noexcept override { return waits_; }
@@ -211,6 +287,7 @@ class emulated_device final : public device {
   }
   void replay_alone(device_graph& graph) override {
     require_no_capture("a replay");
+    running_.clear();
     static_cast<emulated_graph&>(graph).work->run();
   }
 
@@ -232,7 +309,9 @@ class emulated_device final : public device {
     std::visit(
         [&](auto const& of) {
           check(qpn::detail::check_gemm(of, args, workspace));
-          end_.run_or_keep([of, args, workspace] {
+          end_.run_or_keep([this, of, args, workspace] {
+            if (!args.beside_previous) running_.clear();
+            note_output(of, args);
             bool const sliced = qpn::detail::is_sliced(of.layout, args.m);
             std::int64_t const rows = sliced ? qpn::gemm_max_m : std::max<std::int64_t>(args.m, 1);
             for (std::int64_t first = 0; first < args.m; first += rows) {
@@ -295,9 +374,25 @@ class emulated_device final : public device {
     if (!report.ok()) throw error(error_kind::internal, "emulation: " + report.text());
   }
 
+  template <class Plan>
+  void note_output(Plan const& plan, qpn::gemm_args const& args) {
+    auto const element = static_cast<std::size_t>(qpn::bits(plan.problem.y_type) / 8);
+    bool const halves = plan.problem.act == qpn::activation::silu_gate;
+    std::int64_t const columns = halves ? plan.layout.n / 2 : plan.layout.n;
+    for (std::int64_t row = 0; args.y != nullptr && row < args.m; ++row) {
+      running_.add_range(
+          static_cast<std::byte*>(args.y) + static_cast<std::size_t>(row * args.ldy) * element,
+          static_cast<std::size_t>(columns) * element);
+    }
+  }
+
   template <class Params>
   void run(Params const& params) {
     if (params.blocks() == 0) return;
+    bool constexpr waits = requires {
+      Params::waits_itself;
+    };
+    running_writes written;
     qpn::test::emulation_options options;
     options.blocks = static_cast<int>(params.blocks());
     options.threads = Params::threads;
@@ -306,13 +401,18 @@ class emulated_device final : public device {
     options.order = qpn::test::cta_order::shuffled;
     if constexpr (requires { Params::blocks_meet; }) options.resident = options.blocks;
     require_clean(qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
-      backend_lane own(lane);
+      backend_lane own(lane, running_, written, waits);
       run_program(own, params);
+      if (!own.has_waited()) {
+        throw error(error_kind::internal, "a thread ends without a wait for the launches before");
+      }
     }));
+    running_.add(written);
   }
 
   qpn::device_info const info_;
   std::string const name_;
+  running_writes running_;
   std::uint64_t launches_ = 0;
   std::uint64_t waits_ = 0;
   stream_end end_;

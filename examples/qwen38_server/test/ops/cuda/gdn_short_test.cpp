@@ -105,7 +105,8 @@ class gdn_work {
     shift.qkvz_stride = inputs_.qkvz_stride;
     gpu_->launch(shift);
   }
-  void run_one() {
+  /// @param state_is_there  no launch before may still write it
+  void run_one(bool state_is_there) {
     gdn_short_params kernel;
     kernel.pass = inputs_.pass;
     kernel.memory = memory_;
@@ -120,7 +121,7 @@ class gdn_work {
     kernel.w = w_;
     kernel.arrivals = arrivals_.as<std::uint32_t>();
     kernel.out = out_;
-    kernel.state_is_there = true;  // it was uploaded
+    kernel.state_is_there = state_is_there;
     kernel.ahead = {blocks_.front().as(), blocks_.front().bytes() / 16 * 16};
     gpu_->launch(kernel);
   }
@@ -187,7 +188,7 @@ void expect_the_same_bits(short_case const& of, std::uint64_t seed, int passes =
   gdn_work one(of, seed);
   for (int pass = 0; pass < passes; ++pass) {
     four.run_four();
-    one.run_one();
+    one.run_one(pass == 0);  // the first one comes behind uploads
   }
   auto const wanted = four.written();
   auto const got = one.written();
@@ -253,6 +254,22 @@ launch_counts launches_of(ops::gdn_shape const& shape, std::vector<std::int64_t>
   static_cast<void>(counted.take_launches());
   state.run(0, as_device(*passes.front()), {}, {}, {}, {});
   return counted.take_launches();
+}
+
+TEST(cuda_gdn_short, would_read_too_early_what_the_launch_before_writes) {
+  if (!test_device_is_emulated()) GTEST_SKIP() << "a GPU does not tell";
+  gdn_work work({gdn_sizes{1, 3, 16, 4, 1e-6F}, {{0, 1}}}, 29);
+  work.run_one(true);  // behind uploads
+  work.run_one(false);
+  try {
+    work.run_one(true);
+    FAIL() << "the state was read";
+  } catch (error const& problem) {
+    std::string const text = problem.what();
+    EXPECT_NE(text.find("a launch reads what one before it writes, before it waits for that"),
+              std::string::npos)
+        << text;
+  }
 }
 
 /// A V100 that keeps what gdn_short is told.
