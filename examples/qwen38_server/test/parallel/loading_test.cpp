@@ -121,8 +121,14 @@ class decoder {
     linear(name + "gate up", cut::rows, {columns, columns}, h, *w.mlp.gate_up, mlp);
     linear(name + "down", cut::columns, {h}, columns, *w.mlp.down, mlp);
     if (auto const* const full = std::get_if<model::attention_weights>(&w.mixer)) {
-      linear(name + "q gate", cut::rows, {c_.q_proj_rows()}, h, *full->q_gate, projections);
-      linear(name + "kv", cut::rows, {c_.kv_dim(), c_.kv_dim()}, h, *full->kv, projections);
+      std::int64_t const q = c_.q_proj_rows();
+      std::int64_t const kv = c_.kv_dim();
+      if (full->q_gate_kv) {
+        linear(name + "q gate kv", cut::rows, {q, kv, kv}, h, *full->q_gate_kv, projections);
+      } else {
+        linear(name + "q gate", cut::rows, {q}, h, *full->q_gate, projections);
+        linear(name + "kv", cut::rows, {kv, kv}, h, *full->kv, projections);
+      }
       linear(name + "o", cut::columns, {h}, c_.attention_dim(), *full->out, projections);
       constants(name + "q norm", cut::whole, {c_.head_dim}, 1, *full->q_norm);
       constants(name + "k norm", cut::whole, {c_.head_dim}, 1, *full->k_norm);
