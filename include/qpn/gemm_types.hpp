@@ -226,7 +226,9 @@ struct gemm_args {
   gemm_census* census = nullptr;  ///< host memory, or null
   /// With the kernels of sm_90: the launch may begin while the stream's kernel before it still
   /// runs, whose results it waits for before it reads anything but the weight. So that kernel must
-  /// not write the weight, nor use this call's workspace. Not read by other kernels.
+  /// not write the weight, nor use this call's workspace. Not read by other kernels. With CUDA 13
+  /// and newer the launch asks for 64 KB of a multiprocessor's shared memory: one that wants
+  /// another split of it and L1 does not overlap with its neighbours (docs/sm90_gemm.md).
   bool overlap_previous = false;
   /// With overlap_previous: the call neither reads nor writes what the kernel before writes, and
   /// writes nothing that one reads, as of two products of one x. It then waits for that kernel at
