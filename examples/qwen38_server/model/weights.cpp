@@ -136,6 +136,10 @@ class loader {
     return vector(name, {size});
   }
 
+  static bool are_of_one_class(checkpoint::linear_view const& a, checkpoint::linear_view const& b) {
+    return a.format == b.format && a.dense_type == b.dense_type;
+  }
+
   /// One packed matrix of one or several modules along n, each keeping its own scales.
   std::unique_ptr<ops::linear> fused(std::vector<module_rows> const& modules, std::int64_t k,
                                      ops::linear_use use = ops::linear_use::product) {
@@ -147,8 +151,7 @@ class loader {
       slices.push_back(
           parallel::slice_linear(views.back(), plan_.slice(rank_, module.name, {module.n, k})));
       parts.insert(parts.end(), slices.back().parts.begin(), slices.back().parts.end());
-      if (views.back().format != views.front().format ||
-          views.back().dense_type != views.front().dense_type) {
+      if (!are_of_one_class(views.back(), views.front())) {
         throw error(error_kind::unsupported,
                     "module " + module.name + " is " + std::string(to_string(views.back().cls)) +
                         " but " + views.front().module + " is " +
@@ -209,8 +212,8 @@ class loader {
       checkpoint::linear_view const view =
           checkpoint::find_linear(files_, module.name, module.n, k);
       std::int64_t const held = plan_.slice(rank_, module.name, {module.n, k}).row_count();
-      return view.format == first.format && view.dense_type == first.dense_type &&
-             view.scales == first.scales && held % qpn::tile_n == 0;
+      return are_of_one_class(view, first) && view.scales == first.scales &&
+             held % qpn::tile_n == 0;
     });
   }
 

@@ -105,8 +105,8 @@ cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& g
         if (!overlap) {
           return qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, work);
         }
-        std::int64_t const resident = std::min<std::int64_t>(
-            (blocks + gpu.sm_count - 1) / gpu.sm_count, gpu.max_threads_per_sm / threads);
+        std::int64_t const resident = std::min<std::int64_t>(divide_up(blocks, gpu.sm_count),
+                                                             gpu.max_threads_per_sm / threads);
         int const carveout =
             qpn::detail::shared_carveout(resident, shared_bytes, gpu.shared_bytes_per_sm);
         return qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes, carveout,

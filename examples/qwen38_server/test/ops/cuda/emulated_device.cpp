@@ -335,12 +335,10 @@ class emulated_device final : public device {
   template <class Plan>
   void note_output(Plan const& plan, qpn::gemm_args const& args) {
     auto const element = static_cast<std::size_t>(qpn::bits(plan.problem.y_type) / 8);
-    bool const halves = plan.problem.act == qpn::activation::silu_gate;
-    std::int64_t const columns = halves ? plan.layout.n / 2 : plan.layout.n;
     for (std::int64_t row = 0; args.y != nullptr && row < args.m; ++row) {
       running_.add_range(
           static_cast<std::byte*>(args.y) + static_cast<std::size_t>(row * args.ldy) * element,
-          static_cast<std::size_t>(columns) * element);
+          static_cast<std::size_t>(qpn::columns_of_y(plan)) * element);
     }
   }
 

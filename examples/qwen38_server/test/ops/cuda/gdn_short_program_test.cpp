@@ -159,11 +159,6 @@ class gdn_arrays {
     return values == other.values && std::memcmp(arrivals, other.arrivals, sizeof arrivals) == 0;
   }
 
-  /// Whether `p` lies in the array.
-  [[nodiscard]] bool holds(float const* first, std::int64_t count, void const* p) const {
-    return p >= first && p < first + count;
-  }
-
   gdn_memory memory;
   gdn_short_params kernel;
   gdn_log log;
@@ -219,17 +214,22 @@ TEST(gdn_short_program, every_mistake_is_found) {
   }
 }
 
+/// Whether `p` lies in the array.
+bool holds(float const* first, std::int64_t count, void const* p) {
+  return p >= first && p < first + count;
+}
+
 /// Of what is read before the wait, those addresses that a launch before may write.
 std::int64_t early_loads_of_inputs(gdn_arrays const& arrays) {
   return std::ranges::count_if(arrays.log.early_loads, [&](void const* p) {
-    return arrays.holds(arrays.kernel.qkvz, rows * arrays.kernel.qkvz_stride, p) ||
-           arrays.holds(arrays.kernel.ba, rows * arrays.kernel.ba_stride, p);
+    return holds(arrays.kernel.qkvz, rows * arrays.kernel.qkvz_stride, p) ||
+           holds(arrays.kernel.ba, rows * arrays.kernel.ba_stride, p);
   });
 }
 std::int64_t early_loads_of_state(gdn_arrays const& arrays) {
   return std::ranges::count_if(arrays.log.early_loads, [&](void const* p) {
-    return arrays.holds(arrays.memory.first.s, lanes * arrays.memory.s_values(), p) ||
-           arrays.holds(arrays.memory.first.conv, lanes * arrays.memory.conv_values(), p);
+    return holds(arrays.memory.first.s, lanes * arrays.memory.s_values(), p) ||
+           holds(arrays.memory.first.conv, lanes * arrays.memory.conv_values(), p);
   });
 }
 

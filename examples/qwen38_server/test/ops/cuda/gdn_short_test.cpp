@@ -8,8 +8,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "ops/cuda/device_gdn_state.hpp"
@@ -236,6 +237,17 @@ TEST(cuda_gdn_short, has_the_bits_of_four_launches_at_full_size) {
   expect_the_same_bits({sizes, {{0, 8, true}, {1, 16}, {2, 1}, {3, 5}}}, 23, 5);
 }
 
+/// A pass over these spans, on a device that computes nothing.
+std::vector<std::unique_ptr<ops::pass>> make_pass(device& counted,
+                                                  std::span<ops::row_span const> spans) {
+  std::int64_t const rows = spans.back().first_row + spans.back().rows;
+  ops::pass_limits const limits{rows, std::ssize(spans), 1, 1};
+  auto passes = pass_block::make_passes(counted, {&limits, 1});
+  ops::pass_setting const setting{passes.front().get(), {.spans = spans}};
+  as_device(*passes.front()).block().set({&setting, 1});
+  return passes;
+}
+
 /// What a V100 is told to launch for spans of so many rows.
 launch_counts launches_of(ops::gdn_shape const& shape, std::vector<std::int64_t> const& span_rows,
                           bool in_one_launch = true) {
@@ -246,10 +258,7 @@ launch_counts launches_of(ops::gdn_shape const& shape, std::vector<std::int64_t>
     spans.push_back({static_cast<int>(spans.size()), 0, rows, one, false});
     rows += one;
   }
-  ops::pass_limits const limits{rows, std::ssize(spans), 1, 1};
-  auto const passes = pass_block::make_passes(counted, {&limits, 1});
-  ops::pass_setting const setting{passes.front().get(), {.spans = spans}};
-  as_device(*passes.front()).block().set({&setting, 1});
+  auto const passes = make_pass(counted, spans);
   device_gdn_state state(counted, shape, 1, std::ssize(spans), 0, 0, in_one_launch);
   static_cast<void>(counted.take_launches());
   state.run(0, as_device(*passes.front()), {}, {}, {}, {});
@@ -272,43 +281,29 @@ TEST(cuda_gdn_short, would_read_too_early_what_the_launch_before_writes) {
   }
 }
 
-/// A V100 that keeps what gdn_short is told.
-class noting_device final : public counting_device {
- public:
-  noting_device() : counting_device(qpn::test::volta_v100(), "a V100 that only notes", 0) {}
-  void launch(kernel_params const& kernel) override {
-    if (auto const* own = std::get_if<gdn_short_params>(&kernel)) {
-      state_is_there = own->state_is_there;
-    }
-  }
-  bool state_is_there = false;
-};
-
 TEST(cuda_gdn_short, reads_the_state_early_behind_a_product_alone) {
-  noting_device noting;
+  naming_device counted;
   ops::row_span const span{0, 0, 0, 1, false};
-  ops::pass_limits const limits{1, 1, 1, 1};
-  auto const passes = pass_block::make_passes(noting, {&limits, 1});
-  ops::pass_setting const setting{passes.front().get(), {.spans = {&span, 1}}};
-  as_device(*passes.front()).block().set({&setting, 1});
-  device_gdn_state state(noting, {1, 3, 128, 128, 4, 1e-6F}, 1, 1, 4, 1, true);
+  auto const passes = make_pass(counted, {&span, 1});
+  device_gdn_state state(counted, {1, 3, 128, 128, 4, 1e-6F}, 1, 1, 4, 1, true);
   auto const run_early = [&] {
+    std::int64_t const before = counted.early_states();
     state.run(0, as_device(*passes.front()), {}, {}, {}, {});
-    return noting.state_is_there;
+    return counted.early_states() > before;
   };
   EXPECT_FALSE(run_early()) << "nothing says that what cleared the state has ended";
-  noting.note_border();
+  counted.note_border();
   EXPECT_TRUE(run_early());
   EXPECT_FALSE(run_early()) << "the launch before writes it";
   for (auto const& write : std::vector<std::function<void()>>{
            [&] { state.keep(0, 1); }, [&] { state.reset(0); }, [&] { state.load(0, 0); }}) {
-    noting.note_border();
+    counted.note_border();
     write();
     EXPECT_FALSE(run_early());
-    noting.note_border();
+    counted.note_border();
     EXPECT_TRUE(run_early());
   }
-  noting.note_border();
+  counted.note_border();
   state.save(0, 0);
   EXPECT_TRUE(run_early()) << "saving only reads";
 }
