@@ -49,8 +49,13 @@ std::string places(std::string const& name, std::vector<std::string> const& plac
 
 }  // namespace
 
-cta::cta(launch_state& launch, int block)
-    : launch_(launch), block_(block), shared_(launch.shared_bytes, launch.report) {
+cta::cta(launch_state& launch, int block, std::shared_ptr<cta_cluster> cluster, int rank)
+    : launch_(launch),
+      block_(block),
+      cluster_(std::move(cluster)),
+      rank_(rank),
+      shared_(launch.shared_bytes, launch.report) {
+  cluster_->add(rank, *this);
   int const warps = launch.threads / warp_lanes;
   pair_start_.assign(static_cast<std::size_t>(warps + 1) / 2, 1);
   warp_start_.assign(static_cast<std::size_t>(warps), 1);
@@ -65,6 +70,7 @@ cta::cta(launch_state& launch, int block)
 }
 
 cta::~cta() {
+  cluster_->remove(rank_);
   for (emulated_lane& lane : lanes_) local_fibers().give_back(std::move(lane.fiber_));
 }
 
@@ -86,6 +92,7 @@ void cta::run_lane(emulated_lane& lane) {
 }
 
 bool cta::advance() {
+  if (runnable_warps_.empty()) return waits_for_cluster();
   std::size_t const picked = launch_.random.below(runnable_warps_.size());
   int const warp = runnable_warps_[picked];
   if (!run_warp(warp)) return false;
@@ -135,6 +142,7 @@ bool cta::settle_warp(int warp) {
           place_of.push_back(sentence("shuffle_xor with mask ", lane.shuffle_mask_));
           break;
         case lane_state::in_any: place_of.push_back("any"); break;
+        case lane_state::in_cluster: place_of.push_back("wait_cluster"); break;
         default: place_of.push_back(""); break;
       }
     }
@@ -155,6 +163,12 @@ bool cta::settle_warp(int warp) {
     warps_in_sync_block_.push_back(warp);
   } else if (first.state_ == lane_state::in_sync_pair) {
     settle_pair(warp);
+  } else if (first.state_ == lane_state::in_cluster) {
+    if (first.arrivals_ > cluster_->openings()) {
+      warps_in_cluster_.push_back(warp);
+    } else {
+      for (emulated_lane& lane : lanes) lane.state_ = lane_state::ready;
+    }
   } else if (first.state_ != lane_state::returned) {
     finish_collective(warp, first.state_);
   }
@@ -175,7 +189,29 @@ void cta::settle_pair(int warp) {
   runnable_warps_.push_back(other);
 }
 
+void cta::open_cluster_barrier() {
+  block_start_ = ++now_;
+  std::fill(pair_start_.begin(), pair_start_.end(), block_start_);
+  for (int const warp : std::exchange(warps_in_cluster_, {})) {
+    for (emulated_lane& lane : lanes_of(warp)) lane.state_ = lane_state::ready;
+    runnable_warps_.push_back(warp);
+  }
+}
+
+/// For a CTA none of whose warps can run.
+bool cta::waits_for_cluster() const {
+  bool one_runs = false;
+  cluster_->for_each(
+      [&](cta const& member) { one_runs = one_runs || !member.runnable_warps_.empty(); });
+  if (one_runs) return true;
+  launch_.report.add_error([&] {
+    return sentence("block ", block_, ": its threads wait for the cluster, of which nobody runs");
+  });
+  return false;
+}
+
 bool cta::settle_block() {
+  if (!warps_in_cluster_.empty()) return true;
   std::size_t const warps = warp_start_.size();
   if (warps_in_sync_block_.size() != warps) {
     std::vector<std::string> place_of(warps);

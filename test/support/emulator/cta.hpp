@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "support/emulator/cluster.hpp"
 #include "support/emulator/global_memory.hpp"
 #include "support/emulator/lane.hpp"
 #include "support/emulator/moment.hpp"
@@ -48,13 +50,14 @@ struct launch_state {
 /// given up as a whole, and its lanes are dropped where they stand.
 class cta {
  public:
-  cta(launch_state& launch, int block);
+  /// @param rank  in the cluster
+  cta(launch_state& launch, int block, std::shared_ptr<cta_cluster> cluster, int rank);
   ~cta();
   cta(cta const&) = delete;
   cta& operator=(cta const&) = delete;
 
-  /// Runs one warp, picked at random from those that can run, to its next collective. False when
-  /// the CTA has come to its end.
+  /// Runs one warp, picked at random from those that can run, to its next collective; none where
+  /// all wait for the cluster. False when the CTA has come to its end.
   [[nodiscard]] bool advance();
 
   [[nodiscard]] int block() const { return block_; }
@@ -74,6 +77,15 @@ class cta {
     return {lanes_.data() + warp * warp_lanes, static_cast<std::size_t>(warp_lanes)};
   }
 
+  /// Of a lane of another CTA of the cluster, which stores here.
+  [[nodiscard]] lane_moment moment_of_peer(int thread) const {
+    return {block_, first_peer_thread + thread, now_, block_start_, block_start_, block_start_};
+  }
+
+  /// What the cluster's barrier puts before the next access of a lane, and who may go on.
+  void open_cluster_barrier();
+  [[nodiscard]] bool waits_for_cluster() const;
+
   void run_lane(emulated_lane& lane);
   [[nodiscard]] bool run_warp(int warp);
   [[nodiscard]] bool settle_warp(int warp);
@@ -83,10 +95,13 @@ class cta {
 
   launch_state& launch_;
   int block_;
+  std::shared_ptr<cta_cluster> cluster_;
+  int rank_;
   shared_memory shared_;
   std::vector<emulated_lane> lanes_;
   std::vector<int> runnable_warps_;
   std::vector<int> warps_in_sync_block_;
+  std::vector<int> warps_in_cluster_;  ///< that wait for the cluster's barrier
   std::uint32_t now_ = 1;
   std::uint32_t block_start_ = 1;
   std::vector<std::uint32_t> pair_start_;

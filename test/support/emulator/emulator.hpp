@@ -30,6 +30,9 @@ struct emulation_options {
   /// interleaved: the turn goes from CTA to CTA, as it does from warp to warp, at collectives and
   /// now and then at atomics, fences and volatile loads.
   int resident = 1;
+  /// CTAs of a cluster: blocks c * cluster to c * cluster + cluster - 1 of a row block, which
+  /// become resident together. `resident` is at least as many.
+  int cluster = 1;
   /// Of one lane; one more is taken for a loop without end. A loop without lane operations is not
   /// found.
   std::int64_t max_operations = 1 << 20;

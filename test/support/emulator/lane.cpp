@@ -30,6 +30,56 @@ void emulated_lane::sync_block() {
   wait_in(lane_state::in_sync_block);
 }
 
+void emulated_lane::arrive_cluster() {
+  count_operation();
+  if (arrivals_ != openings_) {
+    cta_->launch_.report.add_error([&] {
+      return sentence("block ", cta_->block(), ", thread ", thread_,
+                      " arrives at the cluster's barrier twice without a wait");
+    });
+  }
+  ++arrivals_;
+  if (!cta_->cluster_->arrive()) return;
+  cta_->cluster_->for_each([](cta& member) { member.open_cluster_barrier(); });
+}
+
+void emulated_lane::wait_cluster() {
+  if (arrivals_ == openings_) {
+    cta_->launch_.report.add_error([&] {
+      return sentence("block ", cta_->block(), ", thread ", thread_,
+                      " waits for the cluster's barrier and has not arrived");
+    });
+    return;
+  }
+  wait_in(lane_state::in_cluster);
+  openings_ = arrivals_;
+}
+
+void emulated_lane::forbid_between_halves(char const* what) {
+  if (arrivals_ == openings_) return;
+  cta_->launch_.report.add_error([&] {
+    return sentence("block ", cta_->block(), ", thread ", thread_, " ", what,
+                    " shared memory between arrive_cluster and wait_cluster");
+  });
+}
+
+void emulated_lane::store_in_cluster(int rank, int offset, void const* value, int size) {
+  count_operation();
+  forbid_between_halves("stores to");
+  cta* const other =
+      rank >= 0 && rank < cta_->cluster_->size() ? cta_->cluster_->at(rank) : nullptr;
+  if (other == nullptr || openings_ == 0) {
+    cta_->launch_.report.add_error([&] {
+      return sentence("block ", cta_->block(), ", thread ", thread_, " stores to CTA ", rank,
+                      " of its cluster, which ",
+                      other == nullptr ? "is not there" : "may not have begun");
+    });
+    return;
+  }
+  lane_moment const at = other == cta_ ? cta_->moment(thread_) : other->moment_of_peer(thread_);
+  other->shared_.store(at, offset, value, size);
+}
+
 void emulated_lane::fence_device() {
   count_operation();
   may_yield();
@@ -106,11 +156,13 @@ void emulated_lane::store_global(void* p, void const* value, std::size_t size) {
 
 void emulated_lane::load_shared(int offset, void* value, int size) {
   count_operation();
+  forbid_between_halves("reads");
   cta_->shared_.load(cta_->moment(thread_), offset, value, size);
 }
 
 void emulated_lane::store_shared(int offset, void const* value, int size) {
   count_operation();
+  forbid_between_halves("stores to");
   cta_->shared_.store(cta_->moment(thread_), offset, value, size);
 }
 

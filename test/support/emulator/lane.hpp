@@ -25,6 +25,7 @@ enum class lane_state : std::uint8_t {
   in_mma16_bf16,
   in_shuffle,
   in_any,
+  in_cluster,
   returned,
   failed,  ///< It threw, or ran for too long; it will not be resumed.
 };
@@ -35,7 +36,8 @@ enum class lane_state : std::uint8_t {
 ///
 /// sync_warp, sync_pair, sync_block, shuffle_xor, any and mma_* are collectives: the lane
 /// stands still until all lanes of its warp, of its warp and the other of its pair, or all threads
-/// of its block, have come to the same one.
+/// of its block, have come to the same one. wait_cluster is one of the warp, and stands still until
+/// all threads of the cluster have called arrive_cluster as often as it has.
 class emulated_lane {
  public:
   emulated_lane(cta& block, int thread, std::unique_ptr<fiber> runs_on);
@@ -91,6 +93,16 @@ class emulated_lane {
   void sync_pair();
   void sync_block();
 
+  /// The two halves of a barrier of the cluster. Between them a lane leaves shared memory alone.
+  void arrive_cluster();
+  void wait_cluster();
+  /// To the shared memory of the CTA `rank` of the cluster, which the barrier has shown to run.
+  template <class T>
+  void cluster_store(int rank, int byte_offset, T value) {
+    check_type<T>();
+    store_in_cluster(rank, byte_offset, &value, static_cast<int>(sizeof(T)));
+  }
+
   /// Lets other CTAs see the stores of this thread so far.
   void fence_device();
 
@@ -140,6 +152,8 @@ class emulated_lane {
   void store_global(void* p, void const* value, std::size_t size);
   void load_shared(int offset, void* value, int size);
   void store_shared(int offset, void const* value, int size);
+  void store_in_cluster(int rank, int offset, void const* value, int size);
+  void forbid_between_halves(char const* what);
 
   /// Every operation calls it: a lane without end stands still for good.
   void count_operation();
@@ -152,6 +166,8 @@ class emulated_lane {
   std::unique_ptr<fiber> fiber_;
   lane_state state_ = lane_state::ready;
   std::int64_t operations_ = 0;
+  int arrivals_ = 0;  ///< at the cluster's barrier
+  int openings_ = 0;  ///< of it that the lane has waited for
   // What the lane brings to the collective in which it stands.
   int shuffle_mask_ = 0;
   std::uint32_t shuffle_value_ = 0;

@@ -7,6 +7,10 @@ namespace qpn::test {
 
 inline constexpr int warp_lanes = 32;
 
+/// Threads of the other CTAs of a cluster, for the shared memory that they store to: thread t is
+/// first_peer_thread + t there.
+inline constexpr int first_peer_thread = 1024;
+
 /// Who does something, and when. Each CTA has a clock that ticks at its barriers: every sync_block,
 /// and every sync_pair and sync_warp of any of its warps. What happens between two ticks bears the
 /// same time.

@@ -96,10 +96,14 @@ bool shared_memory::usable(lane_moment const& at, char const* what, int offset, 
 
 void shared_memory::report_race(lane_moment const& at, char const* does, int offset,
                                 char const* did, int other) {
+  auto const name = [](int thread) {
+    return thread < first_peer_thread
+               ? sentence("thread ", thread)
+               : sentence("thread ", thread - first_peer_thread, " of another CTA");
+  };
   report_.add_error([&] {
-    std::string const others =
-        other == at.thread ? std::string("other threads") : sentence("thread ", other);
-    return sentence("block ", at.block, ", thread ", at.thread, " ", does, " byte ", offset,
+    std::string const others = other == at.thread ? std::string("other threads") : name(other);
+    return sentence("block ", at.block, ", ", name(at.thread), " ", does, " byte ", offset,
                     " of shared memory, which ", others, " ", did, " with no barrier in between");
   });
 }
