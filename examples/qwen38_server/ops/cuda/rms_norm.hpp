@@ -4,12 +4,13 @@
 #include <cstdint>
 
 #include "ops/cuda/lane_math.hpp"
+#include "ops/cuda/row_part.hpp"
 
 namespace qwen38::ops::cuda {
 
 /// y = x * rsqrt(mean(x^2) + eps) * (1 + w), one CTA a row.
 struct rms_norm_params {
-  static constexpr int threads = 1024;  // rows are long and few
+  static constexpr int threads = row_threads;
   static constexpr int min_blocks = 1;
   static constexpr int shared_bytes = threads / warp_size * int{sizeof(float)};
   static constexpr bool waits_itself = true;
@@ -25,43 +26,18 @@ struct rms_norm_params {
   [[nodiscard]] std::int64_t blocks() const { return rows; }
 };
 
-/// Elements thread, thread + 1024, ... of a row: those that a thread keeps in registers, so that
-/// their loads are in flight together. Longer rows go on from memory.
-struct row_part {
-  static constexpr int elements = 8;
-  static constexpr int columns = elements * rms_norm_params::threads;
-  float v[elements];
-};
-
-/// at(i) for the thread's elements i < cols, 0 beyond.
-template <class Lane, class At>
-QPN_HD row_part take_part(Lane& lane, std::int64_t cols, At const& at) {
-  row_part part;
-  QPN_UNROLL
-  for (int j = 0; j < row_part::elements; ++j) {
-    std::int64_t const i = lane.thread() + j * rms_norm_params::threads;
-    part.v[j] = i < cols ? at(i) : 0.0F;
-  }
-  return part;
-}
-
-template <class Lane>
-QPN_HD row_part load_part(Lane& lane, float const* row, std::int64_t cols) {
-  return take_part(lane, cols, [&](std::int64_t i) { return lane.load(row + i); });
-}
-
 /// One row of that, by a CTA of 1024 threads; its thread i % 1024 reads x[i]. The parts are the
 /// thread's of x and w.
 template <class Lane>
 QPN_HD void rms_norm_row(Lane& lane, row_part const& part, float const* x, row_part const& weight,
                          float const* w, float eps, std::int64_t cols, output_rows const& y,
                          std::int64_t y_row) {
-  static_assert(rms_norm_params::threads == warp_size * warp_size);
+  static_assert(row_threads == warp_size * warp_size);
   float sum = 0;
   QPN_UNROLL
   for (float const value : part.v) sum = lane.fma(value, value, sum);
   std::int64_t const rest = lane.thread() + row_part::columns;
-  for (std::int64_t i = rest; i < cols; i += rms_norm_params::threads) {
+  for (std::int64_t i = rest; i < cols; i += row_threads) {
     float const value = lane.load(x + i);
     sum = lane.fma(value, value, sum);
   }
@@ -72,10 +48,10 @@ QPN_HD void rms_norm_row(Lane& lane, row_part const& part, float const* x, row_p
   float const scale = 1.0F / lane.sqrt(sum / static_cast<float>(cols) + eps);
   QPN_UNROLL
   for (int j = 0; j < row_part::elements; ++j) {
-    std::int64_t const i = lane.thread() + j * rms_norm_params::threads;
+    std::int64_t const i = lane.thread() + j * row_threads;
     if (i < cols) store_value(lane, y, y_row, i, part.v[j] * scale * (1.0F + weight.v[j]));
   }
-  for (std::int64_t i = rest; i < cols; i += rms_norm_params::threads) {
+  for (std::int64_t i = rest; i < cols; i += row_threads) {
     store_value(lane, y, y_row, i, lane.load(x + i) * scale * (1.0F + lane.load(w + i)));
   }
 }

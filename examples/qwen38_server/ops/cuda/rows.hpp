@@ -5,6 +5,7 @@
 
 #include "ops/cuda/lane_math.hpp"
 #include "ops/cuda/pass_view.hpp"
+#include "ops/cuda/row_part.hpp"
 #include "ops/ranked_id.hpp"
 
 namespace qwen38::ops::cuda {
@@ -12,7 +13,7 @@ namespace qwen38::ops::cuda {
 /// y[r, :] = table[ids[r], :], one CTA a row; of a negative id i that of token ~i, and of no id
 /// that of id 0.
 struct embed_params {
-  static constexpr int threads = 256;
+  static constexpr int threads = row_threads;
   static constexpr int min_blocks = 1;
   static constexpr int shared_bytes = 0;
 
@@ -33,16 +34,16 @@ QPN_HD void run_program(Lane& lane, embed_params const& p) {
   std::int64_t id = lane.load(p.ids + row);
   if (id < 0) id = lane.load(&p.tokens[-1 - id].id);
   std::uint16_t const* const source = p.table + (id < 0 ? 0 : id) * p.cols;
-  for (std::int64_t i = lane.thread(); i < p.cols; i += embed_params::threads) {
+  write_row(lane, p.y, row, p.cols, [&](std::int64_t i) {
     std::uint16_t const bits = lane.load(source + i);
-    store_value(lane, p.y, row, i, p.is_bf16 ? qpn::decode_bf16(bits) : qpn::decode_f16(bits));
-  }
+    return p.is_bf16 ? qpn::decode_bf16(bits) : qpn::decode_f16(bits);
+  });
 }
 
 /// y[moves[i].to, :] = x[moves[i].from, :], or y[i, :] = x[i, :] where there are no moves; one CTA
 /// a row.
 struct copy_rows_params {
-  static constexpr int threads = 256;
+  static constexpr int threads = row_threads;
   static constexpr int min_blocks = 1;
   static constexpr int shared_bytes = 0;
 
@@ -60,9 +61,8 @@ template <class Lane>
 QPN_HD void run_program(Lane& lane, copy_rows_params const& p) {
   row_move move{lane.block(), lane.block()};
   if (p.moves != nullptr) move = lane.load(p.moves + lane.block());
-  for (std::int64_t i = lane.thread(); i < p.cols; i += copy_rows_params::threads) {
-    store_value(lane, p.y, move.to, i, lane.load(p.x + move.from * p.x_stride + i));
-  }
+  float const* const source = p.x + move.from * p.x_stride;
+  write_row(lane, p.y, move.to, p.cols, [&](std::int64_t i) { return lane.load(source + i); });
 }
 
 /// tokens[r] = {values[r], ids[r]}.
