@@ -46,10 +46,16 @@ class attention_tiles_thread {
       weights = load_head_weights(lane_, p_.rope);
       if (warp_ < b_.queries) find_angles(warp_);
     }
+    // The launch before may still write what the pass has of keys and values.
+    std::int64_t const first_slot_of_span = b_.span.position + b_.first_slot_held;
+    bool const is_there = std::int64_t{first + 1} * tile_slots <= first_slot_of_span;
+    if (is_there) copy_tile<false>(first, page, 0);
     lane_.wait_previous();
     if constexpr (!Params::prepares) copy_queries();
-    copy_tile<false>(first, page, 0);
+    if (!is_there) copy_tile<false>(first, page, 0);
+    lane_.commit_copies();
     copy_tile<true>(first, page, 1);
+    lane_.commit_copies();
     if constexpr (Params::prepares) prepare_queries(weights);
     int place = 0;  // of the tile's K
     QPN_NO_UNROLL
@@ -60,14 +66,14 @@ class attention_tiles_thread {
       lane_.template wait_copies<1>();
       lane_.sync_block();  // K is there, and nobody reads the V before
       if (more) copy_tile<false>(tile + 1, page, next(place_of_values));
-      if (!more) lane_.commit_copies();
+      lane_.commit_copies();
       find_scores(tile, place);
       lane_.sync_block();
       weigh(tile);
       lane_.template wait_copies<1>();
       lane_.sync_block();  // weights and V are there, and nobody reads K
       if (more) copy_tile<true>(tile + 1, page, place);
-      if (!more) lane_.commit_copies();
+      lane_.commit_copies();
       add_values(place_of_values);
       place = next(place_of_values);
       if constexpr (folds) {
@@ -190,7 +196,6 @@ class attention_tiles_thread {
       int const to = at + (Values ? value_place(row, piece) : row_place(row, piece));
       lane_.copy_async(to, from + row * head_dim, held);
     }
-    lane_.commit_copies();
   }
 
   /// scores_[tile] = the warp's 8 slots, times log2(e) / 16, -infinity where they are not seen; the
