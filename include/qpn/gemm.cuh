@@ -122,7 +122,7 @@ template <class Operand, int RowTiles, class Format>
     return launch_mma16<Operand, RowTiles, true, policy::registers, 2>(arch, plan, args, workspace,
                                                                        stream);
   }
-  sm80::launch_form const form = sm80::form_of<Operand, RowTiles>(plan, args.m);
+  sm80::launch_form const form = sm80::form_of<Operand, RowTiles>(plan, args);
   if constexpr (policy::has_fragments) {
     static_assert(policy::has_halves && policy::choices.count == 1);
     if (args.order != x_order::rows) {

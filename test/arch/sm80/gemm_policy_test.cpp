@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <qpn/arch/sm80/bf16_operand.hpp>
+#include <qpn/arch/sm80/gemm_params.hpp>
 #include <qpn/arch/sm80/gemm_policy.hpp>
 #include <qpn/arch/sm80/weight_operand.hpp>
 
@@ -65,7 +66,6 @@ TEST(gemm_policy, halves_the_strips_of_weights_that_have_few) {
   EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_halves));
   EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 1>::has_halves));
   EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 1>::has_halves));
-  EXPECT_FALSE((gemm_policy<weight_operand<dense16, dtype::f16>, 1>::has_halves));
 }
 
 TEST(gemm_policy, halves_strips_for_two_row_tiles_of_fp8_where_a_multiprocessor_has_one) {
@@ -96,6 +96,18 @@ TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
   EXPECT_EQ((gemm_policy<fp8_operand, 1>::batches(128, false, 1, x_order::fragments)), 2);
 }
 
+TEST(gemm_policy, starts_with_two_batches_where_the_launch_before_does_not_wait_for_them) {
+  constexpr std::int64_t fp8_half = 2048;  // bytes of a batch
+  constexpr std::int64_t nvfp4_half = 1152;
+  EXPECT_TRUE(starts_with_two(320 * 8, fp8_half, h200)) << "tp1.gdn_out";
+  EXPECT_TRUE(starts_with_two(320 * 8, nvfp4_half, h200)) << "tp1.down";
+  EXPECT_TRUE(starts_with_two(256 * 8, fp8_half, h200)) << "tp4.gdn_in";
+  EXPECT_FALSE(starts_with_two(512 * 4, 2 * fp8_half, h200)) << "tp1.gdn_in";
+  EXPECT_FALSE(starts_with_two(448 * 4, 2 * fp8_half, h200)) << "tp1.attn_qkv";
+  EXPECT_TRUE(starts_with_two(132 * 12, 4096, h200)) << "96 KB each";
+  EXPECT_FALSE(starts_with_two(132 * 12 + 1, 4096, h200));
+}
+
 TEST(gemm_policy, reads_fragments_of_x_for_few_rows_by_fp8) {
   EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_fragments));
   EXPECT_TRUE((gemm_policy<fp8_operand, 2>::has_fragments));
@@ -115,6 +127,33 @@ TEST(gemm_policy, has_one_choice_for_other_operands) {
   EXPECT_EQ((gemm_policy<bf16_operand<nvfp4>, 1>::choices.count), 1);
   EXPECT_EQ((gemm_policy<weight_operand<dense16, dtype::f16>, 1>::choices.count), 1);
   EXPECT_EQ((gemm_policy<nvfp4_operand, 4>::choices.count), 1);
+}
+
+TEST(gemm_policy, halves_strips_of_16_bit_weights_beside_another_launch) {
+  using dense = weight_operand<dense16, dtype::bf16>;
+  EXPECT_TRUE((gemm_policy<dense, 1>::has_halves && gemm_policy<dense, 1>::halves_beside));
+  EXPECT_TRUE((gemm_policy<dense, 2>::has_halves && gemm_policy<dense, 2>::halves_beside));
+  EXPECT_FALSE((gemm_policy<dense, 4>::has_halves));
+  EXPECT_FALSE((gemm_policy<bf16_operand<dense16>, 1>::has_halves));
+  EXPECT_FALSE((gemm_policy<fp8_operand, 1>::halves_beside));
+  int const registers = gemm_policy<dense, 1>::half_registers;
+  EXPECT_LE(registers * 8 * warp_lanes, 128 * 4 * warp_lanes) << "the place of four warps";
+
+  gemm_plan<dense16> plan;
+  plan.layout.format = format_id::dense16;
+  plan.layout.padded_n = 128;
+  plan.layout.ctas = 8;
+  plan.sm_count = h200;
+  gemm_args args;
+  args.m = 8;
+  EXPECT_EQ((form_of<dense, 1>(plan, args).halves), 2);
+  args.overlap_previous = true;
+  EXPECT_EQ((form_of<dense, 1>(plan, args).halves), 2);
+  args.beside_previous = true;
+  EXPECT_EQ((form_of<dense, 1>(plan, args).halves), 1);
+  EXPECT_EQ((form_of<dense, 1>(plan, args).registers), registers);
+  plan.problem.act = activation::silu_gate;
+  EXPECT_EQ((form_of<dense, 1>(plan, args).halves), 2) << "gate and up meet in a CTA";
 }
 
 }  // namespace

@@ -164,6 +164,30 @@ TEST(mma16_program, whole_strips_and_halves_give_the_same_bits) {
   }
 }
 
+TEST(mma16_program, halves_of_16_bit_weights_beside_another_launch_give_the_same_bits) {
+  for (dtype const code : {dtype::f16, dtype::bf16}) {
+    for (std::int64_t m = 1; m <= 17; m += 4) {
+      gemm_case c = mma16_case();
+      c.kind = {format_id::dense16, scale_mode::none, code};
+      c.m = m;
+      c.n = 96;
+      c.k = 400;
+      c.problem.y_type = dtype::f32;
+      c.seed = 1900 + static_cast<std::uint64_t>(m);
+      int ctas = 0;
+      c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
+      gemm_result const alone = run_any(c);
+      ASSERT_TRUE(alone.problems.empty()) << joined(alone.problems);
+      EXPECT_EQ(ctas, 4) << c.text();
+      c.options.beside = true;
+      gemm_result const beside = run_any(c);
+      ASSERT_TRUE(beside.problems.empty()) << joined(beside.problems);
+      EXPECT_EQ(ctas, m <= 16 ? 8 : 4) << c.text();
+      EXPECT_EQ(alone.y, beside.y) << c.text();
+    }
+  }
+}
+
 TEST_P(mma16_operand_kinds, x_read_by_words_and_by_elements_gives_the_same_bits) {
   gemm_case c = tested_case();
   c.m = 5;
@@ -436,14 +460,15 @@ class overlap_lane : public program_lane {
 
 /// Runs a case as a launch that overlaps the one before. Each lane waits once, lets the next launch
 /// in once, and has loaded so many times 16 bytes of weights until then.
-void expect_one_wait(gemm_case c, bool beside, int weights_before) {
+void expect_one_wait(gemm_case c, bool beside, int weights_before, bool starts_with_two = true) {
   std::deque<overlap_lane> lanes;
   c.options.make_lane = [&](emulated_lane& lane) -> program_lane& {
     overlap_lane& made = lanes.emplace_back(lane);
     made.beside = beside;
     return made;
   };
-  c.options.change_mma16_params = [beside](detail::sm80::gemm_params& p) {
+  c.options.change_mma16_params = [=](detail::sm80::gemm_params& p) {
+    p.starts_with_two = starts_with_two;
     p.overlap_previous = true;
     p.beside_previous = beside;
   };
@@ -475,6 +500,7 @@ TEST(mma16_program, an_overlapping_launch_waits_before_it_reads_x_in_fragment_or
       gemm_case c = fragments_case(m, 4096);
       c.sm_count = 4;                 // halves, two batches
       expect_one_wait(c, beside, 8);  // half of four records of two batches
+      expect_one_wait(c, beside, 4, false);
     }
   }
 }

@@ -17,16 +17,18 @@ struct launch_form {
   int halves;     ///< of a strip that a CTA has
 };
 
-/// @param m  rows of a call, at least 1
+/// @param args  of a checked call with at least one row
 template <class Operand, int RowTiles, class Format>
-[[nodiscard]] launch_form form_of(gemm_plan<Format> const& plan, std::int64_t m) noexcept {
+[[nodiscard]] launch_form form_of(gemm_plan<Format> const& plan, gemm_args const& args) noexcept {
   using policy = gemm_policy<Operand, RowTiles>;
   std::int64_t const strips = plan.layout.padded_n / tile_n;
-  std::int64_t const blocks = row_blocks(m, RowTiles);
-  int const wanted = choice_of(plan, m).registers;
+  std::int64_t const blocks = row_blocks(args.m, RowTiles);
+  int const wanted = choice_of(plan, args.m).registers;
   if (policy::choices.has(wanted)) return {wanted, 2};
-  if (policy::has_halves && plan.problem.act != activation::silu_gate &&
-      prefers_halves(plan.layout.format, RowTiles, strips, blocks, plan.sm_count)) {
+  bool const has_halves = policy::has_halves && plan.problem.act != activation::silu_gate;
+  bool const is_beside = args.overlap_previous && args.beside_previous;
+  if (has_halves && ((policy::halves_beside && is_beside) ||
+                     prefers_halves(plan.layout.format, RowTiles, strips, blocks, plan.sm_count))) {
     return {policy::half_registers, 1};
   }
   return {choose_registers(policy::choices, strips * blocks, plan.layout.ctas, plan.sm_count), 2};
@@ -53,6 +55,9 @@ template <class Operand, int RowTiles, class Format>
       reads_x_by_words(args) ? static_cast<int>(layout.k / mma16_record<Format>::batch_k) : 0;
   p.overlap_previous = args.overlap_previous && plan.arch == gemm_arch::sm90;
   p.beside_previous = args.beside_previous;
+  std::int64_t const batch_bytes = Operand::batch * Operand::record_bytes / 2 * halves;
+  std::int64_t const warps = row_blocks(args.m, RowTiles) * p.ctas * p.split.slices;
+  p.starts_with_two = starts_with_two(warps, batch_bytes, plan.sm_count);
 
   gemm_workspace const placed =
       place_workspace(plan, static_cast<std::byte*>(workspace.data), workspace.zero_bytes);

@@ -79,10 +79,15 @@ struct gemm_policy {
     return is_tuned && !candidates && two && of_registers >= 128 ? 2 : 1;
   }
 
+  /// Whether launches beside the one before have half a strip for a CTA, and few registers: 8 warps
+  /// find room where that one leaves the place of 4 with 128.
+  static constexpr bool halves_beside =
+      Operand::format::id == format_id::dense16 && f16_x && RowTiles <= 2;
+
   /// Whether there is a kernel whose CTAs have half a strip each, and its registers.
   static constexpr bool has_halves =
-      is_tuned && most_halved_strips(Operand::format::id, RowTiles) != 0;
-  static constexpr int half_registers = 128;
+      halves_beside || (is_tuned && most_halved_strips(Operand::format::id, RowTiles) != 0);
+  static constexpr int half_registers = halves_beside ? 64 : 128;
 
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
   static constexpr int records =
@@ -97,6 +102,17 @@ struct gemm_policy {
   int const by_registers = 65536 / (registers * warp_lanes * warps);
   int const by_warps = 64 / warps;
   return by_registers < by_warps ? by_registers : by_warps;
+}
+
+/// Bytes for each multiprocessor that a launch asks for before it waits for the one before: what
+/// that one still reads waits behind more. Measured: docs/sm90_gemm.md.
+inline constexpr std::int64_t most_early_bytes = 96 * 1024;
+
+/// Whether the warps of an overlapping launch start with two batches where they have registers for
+/// them.
+[[nodiscard]] constexpr bool starts_with_two(std::int64_t warps, std::int64_t batch_bytes,
+                                             std::int32_t sm_count) noexcept {
+  return 2 * warps * batch_bytes <= most_early_bytes * sm_count;
 }
 
 /// Whether a launch takes half a strip for a CTA, where nothing needs both halves: of few strips

@@ -312,9 +312,10 @@ QPN_HD void multiply_slice(Lane& lane, gemm_params const& p, strip_part part, in
 
   stream_type stream(p, part, record);
   if (record <= last) stream.load_all(lane, id);
-  // While the launch before still runs there is time for two batches. Alone, a launch whose warps
-  // all wait for two and then multiply one leaves memory idle.
-  bool const both = Batches == 2 && p.overlap_previous && record < last;
+  // While the launch before still runs there is time for two batches, unless all are so many that
+  // it waits for them. Alone, a launch whose warps all wait for two and then multiply one leaves
+  // memory idle.
+  bool const both = Batches == 2 && p.overlap_previous && p.starts_with_two && record < last;
   stream_type second(p, part, record + records);
   if (both) second.load_all(lane, id);
   begin();

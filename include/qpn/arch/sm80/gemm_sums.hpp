@@ -38,6 +38,7 @@ struct gemm_params {
   int m = 0;
   bool overlap_previous = false;     ///< launched while the stream's last kernel may still run
   bool beside_previous = false;      ///< and waits for it at the end, not for x
+  bool starts_with_two = false;      ///< batches, where it overlaps and has registers for them
   std::uint16_t const* x = nullptr;  ///< f16 or bf16 [m, k]
 
   std::int64_t ldx = 0;
