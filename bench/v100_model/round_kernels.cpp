@@ -146,12 +146,12 @@ bool is_gdn_short(rank_model const& model, std::int64_t rows) {
   kernels::gdn_sizes const sizes{
       static_cast<int>(model.key_heads), static_cast<int>(model.value_heads),
       static_cast<int>(model.value_dim), static_cast<int>(model.conv_taps), 0};
-  return kernels::gdn_short_params::has_sizes(sizes) &&
-         rows <= kernels::gdn_short_params::most_rows_on(70);
+  return kernels::gdn_short_params<1>::has_sizes(sizes) &&
+         rows <= kernels::gdn_short_params<1>::most_rows_on(70);
 }
 
 kernel_work gdn_short_work(rank_model const& model, std::int64_t rows, bool keeps) {
-  using params = kernels::gdn_short_params;
+  using params = kernels::gdn_short_params<1>;
   double const channels = real(model.conv_channels());
   double const state_columns = real(model.conv_taps - 1);
   double const channels_of_head = real(2 * model.key_dim + 2 * model.value_dim);

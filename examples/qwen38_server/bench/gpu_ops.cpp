@@ -293,7 +293,7 @@ int main(int argc, char** argv) {
     for (std::int64_t rows : gdn_rows) {
       for (std::int64_t lanes : gdn_lanes) {
         if (rows > 64 && lanes > 1) continue;
-        bool const has_both = rows <= gdn_short_params::most_rows;
+        bool const has_both = rows <= gdn_short_params<1>::most_rows;
         if (has_both) results.push_back(gdn_time(gpu, {rows, lanes, false}));
         results.push_back(gdn_time(gpu, {rows, lanes, has_both}));
       }

@@ -23,11 +23,13 @@ template <class Params>
 
 /// The same as soon as the stream's last kernel allows it, which the new one must wait for.
 /// @param carveout  shared_carveout(); of no effect where the toolkit is older than CUDA 13
+/// @param cluster   CTAs of a cluster, side by side in x
 template <class Params>
 [[nodiscard]] static cudaError_t launch_overlapping(void (*kernel)(Params), dim3 grid, int threads,
                                                     int shared_bytes, int carveout,
-                                                    cudaStream_t stream, Params params) noexcept {
-  cudaLaunchAttribute attributes[2]{};
+                                                    cudaStream_t stream, Params params,
+                                                    unsigned cluster = 1) noexcept {
+  cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
   attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[count++].val.programmaticStreamSerializationAllowed = 1;
@@ -37,6 +39,10 @@ template <class Params>
 #else
   static_cast<void>(carveout);
 #endif
+  if (cluster != 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {cluster, 1, 1};
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));

@@ -68,6 +68,12 @@ class device {
   /// "NVIDIA H200, sm_90, 132 multiprocessors"
   [[nodiscard]] virtual std::string const& name() const noexcept = 0;
 
+  /// Whether kernels may be launched in clusters: on compute capability 9.0 and newer, with code
+  /// for it.
+  [[nodiscard]] virtual bool has_clusters() const noexcept {
+    return info().compute_capability >= 90;
+  }
+
   /// Device memory, all 0, 256-byte aligned. `what` names its use in the message (unavailable)
   /// where there is not enough.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, std::string const& what) = 0;

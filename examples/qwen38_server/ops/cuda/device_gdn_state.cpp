@@ -39,8 +39,8 @@ device_gdn_state::device_gdn_state(device& owner, gdn_shape const& shape, std::i
     : owner_(owner), layers_(layers), snapshots_(snapshots) {
   require_shape(shape);
   memory_.sizes = sizes_of(shape);
-  if (in_one_launch && gdn_short_params::has_sizes(memory_.sizes)) {
-    rows_in_one_launch_ = gdn_short_params::most_rows_on(owner.info().compute_capability);
+  if (in_one_launch && gdn_short_params<1>::has_sizes(memory_.sizes)) {
+    rows_in_one_launch_ = gdn_short_params<1>::most_rows_on(owner.info().compute_capability);
     arrivals_ = make_array<std::uint32_t>(owner, lanes * shape.num_key_heads, use);
   }
   has_chunks_ =
@@ -80,7 +80,14 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
                                           std::to_string(memory_.record_rows));
   }
   if (p.longest_span() <= rows_in_one_launch_) {
-    run_short(layer, p, qkvz, ba, w, out);
+    using of_two = gdn_short_params<2>;
+    bool const in_clusters = owner_.has_clusters() && of_two::has_sizes(g) &&
+                             of_two::have_room(g, p.view().span_count, owner_.info().sm_count);
+    if (in_clusters) {
+      run_short(of_two(), layer, p, qkvz, ba, w, out);
+    } else {
+      run_short(gdn_short_params<1>(), layer, p, qkvz, ba, w, out);
+    }
     return;
   }
   written_ = owner_.borders();
@@ -139,9 +146,10 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   owner_.launch(shift);
 }
 
-void device_gdn_state::run_short(std::int64_t layer, device_pass const& p, tensor const& qkvz,
-                                 tensor const& ba, gdn_constants const& w, output_rows const& out) {
-  gdn_short_params kernel;
+template <class Params>
+void device_gdn_state::run_short(Params kernel, std::int64_t layer, device_pass const& p,
+                                 tensor const& qkvz, tensor const& ba, gdn_constants const& w,
+                                 output_rows const& out) {
   kernel.pass = p.view();
   kernel.memory = memory_;
   kernel.layer = layer;

@@ -70,6 +70,33 @@ struct device_lane : qpn::detail::sm70::device_lane {
   }
   QPN_DEVICE void wait_previous() { cuda::wait_previous(); }
   QPN_DEVICE void fetch_ahead(byte_range range, std::size_t at) { cuda::fetch_ahead(range, at); }
+
+  // PTX ISA, "barrier.cluster", "mapa" and "st" to shared::cluster: of kernels that are launched in
+  // clusters of two, on compute capability 9.0 and newer.
+  QPN_DEVICE void arrive_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+  }
+  QPN_DEVICE void wait_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+  }
+  /// To the shared memory of the other CTA.
+  QPN_DEVICE void peer_store(int offset, float value) {
+#if __CUDA_ARCH__ >= 900
+    auto const here = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_bytes + offset));
+    asm volatile(
+        "{.reg .b32 rank, there;\n"
+        "mov.u32 rank, %%cluster_ctarank;\n"
+        "xor.b32 rank, rank, 1;\n"
+        "mapa.shared::cluster.u32 there, %0, rank;\n"
+        "st.shared::cluster.f32 [there], %1;}" ::"r"(here),
+        "f"(value)
+        : "memory");
+#endif
+  }
   QPN_DEVICE std::uint32_t atomic_wrap(std::uint32_t* p, std::uint32_t last) {
     return atomicInc(p, last);
   }

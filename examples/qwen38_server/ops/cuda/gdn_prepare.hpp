@@ -44,15 +44,29 @@ struct gdn_gates {
   float beta;
 };
 
-/// Those of a row and value head: beta = sigmoid(b), decay = exp(-exp(a_log) softplus(a +
-/// dt_bias)). Params names the inputs as gdn_prepare_params does.
+/// What a value head's gates are made with.
+struct gdn_gate_constants {
+  float a_log = 0;
+  float dt_bias = 0;
+};
+
+// Params names the inputs as gdn_prepare_params does.
+
 template <class Lane, class Params>
-QPN_HD gdn_gates gates_of(Lane& lane, Params const& p, std::int64_t row, int head) {
+QPN_HD gdn_gate_constants gate_constants_of(Lane& lane, Params const& p, int head) {
+  return {lane.load(p.a_log + head), lane.load(p.dt_bias + head)};
+}
+
+/// The gates of a row and value head: beta = sigmoid(b), decay = exp(-exp(a_log) softplus(a +
+/// dt_bias)).
+template <class Lane, class Params>
+QPN_HD gdn_gates gates_of(Lane& lane, Params const& p, std::int64_t row, int head,
+                          gdn_gate_constants const& constants) {
   float const* const b = p.ba + row * p.ba_stride + head;
-  float const x = lane.load(b + p.memory.sizes.value_heads) + lane.load(p.dt_bias + head);
+  float const x = lane.load(b + p.memory.sizes.value_heads) + constants.dt_bias;
   float const softplus = x > 20.0F ? x : lane.log1p(lane.exp(x));
   float const beta = sigmoid(lane, lane.load(b));
-  return {lane.exp(-lane.exp(lane.load(p.a_log + head)) * softplus), beta};
+  return {lane.exp(-lane.exp(constants.a_log) * softplus), beta};
 }
 
 /// What a head of q or k is multiplied by, a lane's part of its sum of squares given.
@@ -66,7 +80,7 @@ template <class Lane>
 QPN_HD void prepare_gates(Lane& lane, gdn_prepare_params const& p, std::int64_t row,
                           gdn_rows const& to) {
   for (int h = lane.thread() % warp_size; h < p.memory.sizes.value_heads; h += warp_size) {
-    gdn_gates const gates = gates_of(lane, p, row, h);
+    gdn_gates const gates = gates_of(lane, p, row, h, gate_constants_of(lane, p, h));
     lane.store(to.beta + h, gates.beta);
     lane.store(to.decay + h, gates.decay);
   }

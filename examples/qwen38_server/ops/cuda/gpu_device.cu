@@ -164,6 +164,7 @@ class gpu_device final : public device {
 
   [[nodiscard]] qpn::device_info const& info() const noexcept override { return info_; }
   [[nodiscard]] std::string const& name() const noexcept override { return name_; }
+  [[nodiscard]] bool has_clusters() const noexcept override { return overlap_; }
 
   [[nodiscard]] void* allocate(std::size_t bytes, std::string const& what) override {
     make_current();

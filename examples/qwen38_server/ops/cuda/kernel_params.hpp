@@ -34,8 +34,8 @@ using kernel_params =
                  attention_few_folded_params, attention_some_folded_params,
                  attention_many_folded_params, attention_output_params, gdn_prepare_params,
                  gdn_chunk_factors_params, gdn_chunk_scan_params, gdn_recurrence_params<1>,
-                 gdn_recurrence_params<2>, gdn_norm_params, gdn_shift_params, gdn_short_params,
-                 rank_sum_params, peer_reduce_params, peer_gather_params, merge_lists_params,
-                 best_of_ranks_params, read_words_params>;
+                 gdn_recurrence_params<2>, gdn_norm_params, gdn_shift_params, gdn_short_params<1>,
+                 gdn_short_params<2>, rank_sum_params, peer_reduce_params, peer_gather_params,
+                 merge_lists_params, best_of_ranks_params, read_words_params>;
 
 }  // namespace qwen38::ops::cuda

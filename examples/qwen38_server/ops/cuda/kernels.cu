@@ -45,6 +45,13 @@ inline constexpr bool fetches_itself = false;
 template <class Params>
 inline constexpr bool fetches_itself<Params, std::void_t<decltype(Params::ahead)>> = true;
 
+/// CTAs of a cluster. Kernels with more than one are launched where kernels overlap.
+template <class Params, class = void>
+inline constexpr unsigned cluster_of = 1;
+template <class Params>
+inline constexpr unsigned cluster_of<Params, std::void_t<decltype(Params::cluster)>> =
+    Params::cluster;
+
 template <class Params>
 struct launched {
   Params params;
@@ -103,6 +110,7 @@ cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& g
         constexpr int threads = params_type::threads;
         constexpr int shared_bytes = params_type::shared_bytes;
         if (!overlap) {
+          if (cluster_of<params_type> != 1) return cudaErrorInvalidConfiguration;
           return qpn::detail::launch(kernel, grid, threads, shared_bytes, stream, work);
         }
         std::int64_t const resident = std::min<std::int64_t>(divide_up(blocks, gpu.sm_count),
@@ -110,7 +118,7 @@ cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& g
         int const carveout =
             qpn::detail::shared_carveout(resident, shared_bytes, gpu.shared_bytes_per_sm);
         return qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes, carveout,
-                                               stream, work);
+                                               stream, work, cluster_of<params_type>);
       },
       params);
 }

@@ -24,6 +24,14 @@
 //   fetch_ahead(range, at)                    asks for the piece of a range that begins at `at`, if
 //                                             one does, to be fetched into the cache; a hint
 //
+// for kernels whose params have a cluster of two CTAs
+//
+//   arrive_cluster(), wait_cluster()          the halves of a barrier of both, between which shared
+//                                             memory is left alone
+//   peer_store(offset, x)                     fp32 to the shared memory of the other CTA, which a
+//                                             barrier has shown to run and which must not have
+//                                             ended
+//
 // and for kernels that want sm_80 or newer
 //
 //   mma_m16n8k16(d, a, b)                     d += a b, all lanes of the warp

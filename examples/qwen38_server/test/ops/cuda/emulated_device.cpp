@@ -68,6 +68,11 @@ class backend_lane {
   [[nodiscard]] T load_volatile(T const* p) {
     return load(p);
   }
+  void arrive_cluster() { lane_->arrive_cluster(); }
+  void wait_cluster() { lane_->wait_cluster(); }
+  void peer_store(int offset, float value) {
+    lane_->cluster_store(lane_->block() % 2 ^ 1, offset, value);
+  }
   void sync_block_for_release() { lane_->sync_block(); }
   void store_release_system(std::uint64_t* p, std::uint64_t value) { store(p, value); }
   [[nodiscard]] std::uint64_t load_acquire_system(std::uint64_t const* p) {
@@ -356,6 +361,10 @@ class emulated_device final : public device {
     options.seed = ++launches_;
     options.order = qpn::test::cta_order::shuffled;
     if constexpr (requires { Params::blocks_meet; }) options.resident = options.blocks;
+    if constexpr (requires { Params::cluster; }) {
+      options.cluster = Params::cluster;
+      options.resident = Params::cluster;
+    }
     require_clean(qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
       backend_lane own(lane, running_, written, waits);
       run_program(own, params);

@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ops/cuda/gdn_short.hpp"
@@ -28,7 +29,9 @@ enum class mistake {
   no_barrier_before_keys,
   no_barrier_before_rows,
   no_barrier_before_norm,
-  first_is_last,  ///< the CTA that arrives first changes the columns
+  no_wait_for_cta,    ///< from here on of clusters alone: the other one may not run yet
+  no_outputs_of_cta,  ///< columns of the output are not given to the other one
+  first_is_last,      ///< the CTA that arrives first changes the columns
   nobody_is_last,
   counts_on,  ///< arrivals are not 0 again
 };
@@ -85,6 +88,20 @@ class gdn_lane_of_test {
         static_cast<int>(made_) - static_cast<int>(mistake::no_barrier_before_keys);
     if (barriers_++ != dropped) lane_->sync_block();
   }
+  // The first barrier of a cluster tells that both run, the second one ends the rows.
+  void arrive_cluster() {
+    drops_cluster_ = cluster_barriers_ == 0 ? made_ == mistake::no_wait_for_cta
+                                            : made_ == mistake::no_barrier_before_norm;
+    if (!drops_cluster_) lane_->arrive_cluster();
+  }
+  void wait_cluster() {
+    if (!drops_cluster_) lane_->wait_cluster();
+    ++cluster_barriers_;
+  }
+  void peer_store(int offset, float value) {
+    if (made_ == mistake::no_outputs_of_cta) return;
+    lane_->cluster_store(lane_->block() % 2 ^ 1, offset, value);
+  }
   void sync_warp() { lane_->sync_warp(); }
   [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
     return lane_->shuffle_xor(value, mask);
@@ -108,6 +125,8 @@ class gdn_lane_of_test {
   mistake made_;
   gdn_log* log_;
   int barriers_ = 0;
+  int cluster_barriers_ = 0;
+  bool drops_cluster_ = false;
   bool waited_ = false;
 };
 
@@ -116,6 +135,7 @@ constexpr std::int64_t rows = 3;  ///< 2 of lane 1, and a tentative one of lane 
 constexpr int lanes = 2;
 
 /// Arrays that the kernel takes, with their regions.
+template <int Ctas>
 class gdn_arrays {
  public:
   gdn_arrays() {
@@ -149,7 +169,7 @@ class gdn_arrays {
 
   [[nodiscard]] qpn::test::emulation_report run(mistake made, std::uint64_t seed, int resident) {
     qpn::test::emulation_options options = grid_of(kernel, seed, regions);
-    options.resident = resident;
+    options.resident = resident * Ctas;
     return qpn::test::emulate(options, [&](qpn::test::emulated_lane& lane) {
       gdn_lane_of_test own(lane, made, log);
       run_program(own, kernel);
@@ -160,7 +180,7 @@ class gdn_arrays {
   }
 
   gdn_memory memory;
-  gdn_short_params kernel;
+  gdn_short_params<Ctas> kernel;
   gdn_log log;
   qpn::test::emulator_memory regions;
   span_entry spans[2] = {{1, 0, 2, 0, 0, 0, 0, 0}, {0, 2, 1, 1, 0, 0, 0, 0}};
@@ -180,35 +200,46 @@ class gdn_arrays {
 };
 
 /// What the right program gives, CTA after CTA.
-gdn_arrays const& expected() {
-  static gdn_arrays arrays;
+template <int Ctas>
+gdn_arrays<Ctas> const& expected() {
+  static gdn_arrays<Ctas> arrays;
   static qpn::test::emulation_report const report = arrays.run(mistake::none, 0, 1);
   EXPECT_TRUE(report.ok()) << report.text();
   return arrays;
 }
 
-TEST(gdn_short_program, gives_the_same_whatever_the_schedule) {
+template <class Ctas>
+class gdn_short_program : public ::testing::Test {};
+using ctas_of_head =
+    ::testing::Types<std::integral_constant<int, 1>, std::integral_constant<int, 2>>;
+TYPED_TEST_SUITE(gdn_short_program, ctas_of_head, );
+
+TYPED_TEST(gdn_short_program, gives_the_same_whatever_the_schedule) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     for (int resident : {1, 2, 6}) {
-      gdn_arrays arrays;
+      gdn_arrays<TypeParam::value> arrays;
       auto const report = arrays.run(mistake::none, seed, resident);
       EXPECT_TRUE(report.ok()) << "seed " << seed << ", " << resident
                                << " resident: " << report.text();
-      EXPECT_TRUE(arrays.same_bits(expected()))
+      EXPECT_TRUE(arrays.same_bits(expected<TypeParam::value>()))
           << "seed " << seed << ", " << resident << " resident";
       EXPECT_TRUE(qpn::test::all_equal(report.write_counts("out"), 1)) << "seed " << seed;
     }
   }
 }
 
-TEST(gdn_short_program, every_mistake_is_found) {
-  for (mistake made : {mistake::no_barrier_before_keys, mistake::no_barrier_before_rows,
-                       mistake::no_barrier_before_norm, mistake::first_is_last,
-                       mistake::nobody_is_last, mistake::counts_on}) {
+TYPED_TEST(gdn_short_program, every_mistake_is_found) {
+  std::vector<mistake> all = {mistake::no_barrier_before_keys, mistake::no_barrier_before_rows,
+                              mistake::no_barrier_before_norm, mistake::first_is_last,
+                              mistake::nobody_is_last,         mistake::counts_on};
+  if (TypeParam::value != 1) {
+    all.insert(all.end(), {mistake::no_wait_for_cta, mistake::no_outputs_of_cta});
+  }
+  for (mistake made : all) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-      gdn_arrays arrays;
+      gdn_arrays<TypeParam::value> arrays;
       auto const report = arrays.run(made, seed, 1);
-      EXPECT_FALSE(report.ok() && arrays.same_bits(expected()))
+      EXPECT_FALSE(report.ok() && arrays.same_bits(expected<TypeParam::value>()))
           << "mistake " << static_cast<int>(made) << ", seed " << seed;
     }
   }
@@ -220,37 +251,40 @@ bool holds(float const* first, std::int64_t count, void const* p) {
 }
 
 /// Of what is read before the wait, those addresses that a launch before may write.
-std::int64_t early_loads_of_inputs(gdn_arrays const& arrays) {
+template <int Ctas>
+std::int64_t early_loads_of_inputs(gdn_arrays<Ctas> const& arrays) {
   return std::ranges::count_if(arrays.log.early_loads, [&](void const* p) {
     return holds(arrays.kernel.qkvz, rows * arrays.kernel.qkvz_stride, p) ||
            holds(arrays.kernel.ba, rows * arrays.kernel.ba_stride, p);
   });
 }
-std::int64_t early_loads_of_state(gdn_arrays const& arrays) {
+template <int Ctas>
+std::int64_t early_loads_of_state(gdn_arrays<Ctas> const& arrays) {
   return std::ranges::count_if(arrays.log.early_loads, [&](void const* p) {
     return holds(arrays.memory.first.s, lanes * arrays.memory.s_values(), p) ||
            holds(arrays.memory.first.conv, lanes * arrays.memory.conv_values(), p);
   });
 }
 
-TEST(gdn_short_program, reads_the_state_before_it_waits_where_that_is_there) {
+TYPED_TEST(gdn_short_program, reads_the_state_before_it_waits_where_that_is_there) {
   for (bool const is_there : {false, true}) {
-    gdn_arrays arrays;
+    gdn_arrays<TypeParam::value> arrays;
     arrays.kernel.state_is_there = is_there;
     auto const report = arrays.run(mistake::none, 1, 1);
     EXPECT_TRUE(report.ok()) << report.text();
-    EXPECT_TRUE(arrays.same_bits(expected()));
+    EXPECT_TRUE(arrays.same_bits(expected<TypeParam::value>()));
     EXPECT_EQ(early_loads_of_inputs(arrays), 0);
-    // S by pairs of columns.
-    std::int64_t const all = lanes * (arrays.memory.s_values() / 2 + arrays.memory.conv_values());
+    // S by the columns of a lane.
+    std::int64_t const all = lanes * (arrays.memory.s_values() / arrays.kernel.lane_columns +
+                                      arrays.memory.conv_values());
     EXPECT_EQ(early_loads_of_state(arrays), is_there ? all : 0);
   }
 }
 
-TEST(gdn_short_program, asks_for_every_piece_of_what_comes_next_once) {
+TYPED_TEST(gdn_short_program, asks_for_every_piece_of_what_comes_next_once) {
   for (std::size_t const bytes : {std::size_t{0}, std::size_t{16}, ahead_piece_bytes,
                                   ahead_piece_bytes + 16, 1000 * ahead_piece_bytes - 16}) {
-    gdn_arrays arrays;
+    gdn_arrays<TypeParam::value> arrays;
     arrays.kernel.ahead = {reinterpret_cast<std::byte const*>(arrays.kernel.w), bytes};
     auto const report = arrays.run(mistake::none, 1, 1);
     EXPECT_TRUE(report.ok()) << report.text();

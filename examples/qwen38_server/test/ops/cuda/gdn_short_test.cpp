@@ -107,8 +107,9 @@ class gdn_work {
     gpu_->launch(shift);
   }
   /// @param state_is_there  no launch before may still write it
+  template <int Ctas>
   void run_one(bool state_is_there) {
-    gdn_short_params kernel;
+    gdn_short_params<Ctas> kernel;
     kernel.pass = inputs_.pass;
     kernel.memory = memory_;
     kernel.layer = layer;
@@ -125,6 +126,11 @@ class gdn_work {
     kernel.state_is_there = state_is_there;
     kernel.ahead = {blocks_.front().as(), blocks_.front().bytes() / 16 * 16};
     gpu_->launch(kernel);
+  }
+
+  /// Whether the device and the sizes allow clusters.
+  [[nodiscard]] bool has_clusters() const {
+    return gpu_->has_clusters() && gdn_short_params<2>::has_sizes(memory_.sizes);
   }
 
   /// S, columns, raw, mixed, decay, beta, and the output with what lies between its rows.
@@ -179,17 +185,20 @@ class gdn_work {
   device_block arrivals_;
 };
 
-void expect_the_same_bits(short_case const& of, std::uint64_t seed, int passes = 1) {
-  std::string text = "seed " + std::to_string(seed) + ", value_dim " +
-                     std::to_string(of.sizes.value_dim) + ", spans of";
+/// @tparam Ctas  of a head
+template <int Ctas>
+void expect_bits_of_four(short_case const& of, std::uint64_t seed, int passes) {
+  std::string text = "seed " + std::to_string(seed) + ", " + std::to_string(Ctas) +
+                     " CTAs a head, value_dim " + std::to_string(of.sizes.value_dim) + ", spans of";
   for (span_rows const& span : of.spans) {
     text.append(" ").append(std::to_string(span.rows)).append(span.tentative ? " tentative" : "");
   }
   gdn_work four(of, seed);
   gdn_work one(of, seed);
+  if (Ctas != 1 && !one.has_clusters()) return;
   for (int pass = 0; pass < passes; ++pass) {
     four.run_four();
-    one.run_one(pass == 0);  // the first one comes behind uploads
+    one.run_one<Ctas>(pass == 0);  // the first one comes behind uploads
   }
   auto const wanted = four.written();
   auto const got = one.written();
@@ -200,9 +209,13 @@ void expect_the_same_bits(short_case const& of, std::uint64_t seed, int passes =
   }
   EXPECT_TRUE(one.all_arrivals_are_0()) << text;
 }
+void expect_the_same_bits(short_case const& of, std::uint64_t seed, int passes = 1) {
+  expect_bits_of_four<1>(of, seed, passes);
+  expect_bits_of_four<2>(of, seed, passes);
+}
 
 TEST(cuda_gdn_short, has_the_bits_of_four_launches_whatever_the_rows) {
-  for (std::int64_t rows = 1; rows <= gdn_short_params::most_rows; ++rows) {
+  for (std::int64_t rows = 1; rows <= gdn_short_params<1>::most_rows; ++rows) {
     for (bool tentative : {false, true}) {
       expect_the_same_bits({{1, 2, 16, 4, 1e-6F}, {{2, rows, tentative}}},
                            static_cast<std::uint64_t>(100 * rows));
@@ -268,10 +281,10 @@ launch_counts launches_of(ops::gdn_shape const& shape, std::vector<std::int64_t>
 TEST(cuda_gdn_short, would_read_too_early_what_the_launch_before_writes) {
   if (!test_device_is_emulated()) GTEST_SKIP() << "a GPU does not tell";
   gdn_work work({gdn_sizes{1, 3, 16, 4, 1e-6F}, {{0, 1}}}, 29);
-  work.run_one(true);  // behind uploads
-  work.run_one(false);
+  work.run_one<1>(true);  // behind uploads
+  work.run_one<1>(false);
   try {
-    work.run_one(true);
+    work.run_one<1>(true);
     FAIL() << "the state was read";
   } catch (error const& problem) {
     std::string const text = problem.what();
@@ -308,6 +321,28 @@ TEST(cuda_gdn_short, reads_the_state_early_behind_a_product_alone) {
   EXPECT_TRUE(run_early()) << "saving only reads";
 }
 
+TEST(cuda_gdn_short, has_two_ctas_a_head_while_each_has_a_multiprocessor) {
+  auto const clusters_of = [](qpn::device_info const& gpu, std::int64_t heads, int spans,
+                              std::int64_t value_dim = 128) {
+    naming_device counted(0, gpu);
+    std::vector<ops::row_span> rows;
+    for (int i = 0; i < spans; ++i) rows.push_back({i, 0, i, 1, false});
+    auto const passes = make_pass(counted, rows);
+    device_gdn_state state(counted, {heads / 3, heads, 128, value_dim, 4, 1e-6F}, 1, spans, 0, 0,
+                           true);
+    state.run(0, as_device(*passes.front()), {}, {}, {}, {});
+    return counted.clusters();
+  };
+  qpn::device_info const h200 = qpn::test::hopper_h200();
+  EXPECT_EQ(clusters_of(h200, 48, 1), 1);
+  EXPECT_EQ(clusters_of(h200, 66, 1), 1);
+  EXPECT_EQ(clusters_of(h200, 69, 1), 0);
+  EXPECT_EQ(clusters_of(h200, 48, 2), 0);
+  EXPECT_EQ(clusters_of(h200, 12, 5), 1);
+  EXPECT_EQ(clusters_of(h200, 48, 1, 120), 0) << "no two halves of whole warps";
+  EXPECT_EQ(clusters_of(qpn::test::volta_v100(), 12, 1), 0);
+}
+
 TEST(cuda_gdn_short, is_launched_for_spans_that_are_all_short) {
   launch_counts const one = {{"gdn_short", 1}};
   launch_counts const four = {
@@ -318,7 +353,7 @@ TEST(cuda_gdn_short, is_launched_for_spans_that_are_all_short) {
   EXPECT_EQ(launches_of(shape, {1}, false), four);
   EXPECT_EQ(launches_of({1, 3, 128, 136, 4, 1e-6F}, {1}), four);
   EXPECT_EQ(launches_of({1, 3, 128, 128, 3, 1e-6F}, {1}), four);
-  EXPECT_EQ(gdn_short_params::most_rows_on(90), 16);
+  EXPECT_EQ(gdn_short_params<1>::most_rows_on(90), 16);
 }
 
 }  // namespace

@@ -24,6 +24,11 @@ using launch_counts = std::map<std::string, std::int64_t>;
          " rows";
 }
 
+template <class Params>
+inline constexpr bool is_gdn_short = false;
+template <int Ctas>
+inline constexpr bool is_gdn_short<ops::cuda::gdn_short_params<Ctas>> = true;
+
 /// The name of a kernel of rounds and of what is between ranks; of others "another kernel".
 [[nodiscard]] inline char const* kernel_name(ops::cuda::kernel_params const& kernel) {
   using namespace ops::cuda;
@@ -45,7 +50,7 @@ using launch_counts = std::map<std::string, std::int64_t>;
         if constexpr (std::is_same_v<Params, gdn_recurrence_params<2>>) return "gdn_replay";
         if constexpr (std::is_same_v<Params, gdn_norm_params>) return "gdn_norm";
         if constexpr (std::is_same_v<Params, gdn_shift_params>) return "gdn_shift";
-        if constexpr (std::is_same_v<Params, gdn_short_params>) return "gdn_short";
+        if constexpr (is_gdn_short<Params>) return "gdn_short";
         if constexpr (std::is_same_v<Params, peer_reduce_params>) return "peer_reduce";
         if constexpr (std::is_same_v<Params, peer_gather_params>) return "peer_gather";
         if constexpr (std::is_same_v<Params, best_of_ranks_params>) return "best_of_ranks";
@@ -79,8 +84,14 @@ class naming_device final : public ops::cuda::counting_device {
   }
   void launch(ops::cuda::kernel_params const& kernel) override {
     ++launches_[kernel_name(kernel)];
-    auto const* const gdn = std::get_if<ops::cuda::gdn_short_params>(&kernel);
-    if (gdn != nullptr && gdn->state_is_there) ++early_states_;
+    std::visit(
+        [&]<class Params>(Params const& own) {
+          if constexpr (is_gdn_short<Params>) {
+            if (own.state_is_there) ++early_states_;
+            if (Params::cluster != 1) ++clusters_;
+          }
+        },
+        kernel);
     for (announced_range& one : announced_) ++one.kernels;
   }
   void read_ahead(ops::cuda::byte_range range) noexcept override {
@@ -103,6 +114,8 @@ class naming_device final : public ops::cuda::counting_device {
 
   /// Launches of gdn_short that read the state before they wait.
   [[nodiscard]] std::int64_t early_states() const noexcept { return early_states_; }
+  /// Of gdn_short with several CTAs a head.
+  [[nodiscard]] std::int64_t clusters() const noexcept { return clusters_; }
 
   /// A range that was announced by read_ahead(), and what came behind it.
   struct announced_range {
@@ -124,6 +137,7 @@ class naming_device final : public ops::cuda::counting_device {
 
   launch_counts launches_;
   std::int64_t early_states_ = 0;
+  std::int64_t clusters_ = 0;
   std::vector<announced_range> announced_;
 };
 

@@ -19,6 +19,7 @@ qpn::test::emulation_options grid_of(Params const& kernel, std::uint64_t seed,
   options.memory = &memory;
   options.order = qpn::test::cta_order::shuffled;
   options.resident = options.blocks;
+  if constexpr (requires { Params::cluster; }) options.cluster = Params::cluster;
   return options;
 }
 
