@@ -14,8 +14,8 @@ namespace {
 // How much of a weight is fetched ahead of its product, behind the mixer of a layer or a norm,
 // which leave memory idle: the best of what was measured on an H200. Passes of more rows compute
 // for longer than they read.
-constexpr std::size_t ahead_in_mixer = std::size_t{8} << 20;
-constexpr std::size_t ahead_in_norm = std::size_t{4} << 20;
+constexpr std::size_t ahead_in_mixer = std::size_t{12} << 20;
+constexpr std::size_t ahead_in_norm = std::size_t{8} << 20;
 constexpr std::int64_t most_rows_ahead = 16;
 // Lists of row moves that forward() and the last part of draft() give their passes.
 constexpr int carry_moves = 0;   // hidden states that end a chunk, to where they are held
