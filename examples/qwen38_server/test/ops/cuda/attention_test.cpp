@@ -348,6 +348,45 @@ TEST_P(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
   EXPECT_NO_THROW(store({3, -1}, 64, 0));
 }
 
+// The first tile of keys is copied before the wait where the pass writes none of it: in a model a
+// product stands between those who wrote it and the attention.
+TEST(cuda_attention_early, keys_are_read_before_the_wait_where_the_pass_writes_none) {
+  if (!test_device_is_emulated()) GTEST_SKIP() << "a GPU does not tell";
+  ops::attention_shape const shape{2, 1, 256, 64, 1e7, 1e-6F};
+  std::vector<std::int32_t> const pages = {0, 1};
+  for (std::int64_t const live : {63, 64}) {
+    test_backend device = test_backend::cuda({.attention_tiles = true}, device_kind::with_tiles);
+    auto const cache = device->make_kv_cache(shape, 1, 2);
+    auto const norm = device->make_constants(std::vector<float>(256));
+    ops::pass_limits const limits{.rows = live, .spans = 1, .pages = 2};
+    auto const passes = device->make_passes(std::vector<ops::pass_limits>(2, limits));
+    ops::row_span const before{0, 0, 0, live, false, pages};
+    ops::row_span const next{0, live, 0, 1, false, pages};
+    std::vector<ops::pass_setting> const settings = {{passes[0].get(), {.spans = {&before, 1}}},
+                                                     {passes[1].get(), {.spans = {&next, 1}}}};
+    device->set_passes(settings);
+    ops::tensor const kv = device.make(row_kind::stream, live, 2 * 256);
+    ops::tensor const q_gate = device.make(row_kind::stream, 1, 2 * 512);
+    ops::tensor const out = device.make(row_kind::activation, 1, 2 * 256);
+    auto const attend = [&] {
+      device->store_kv(*cache, 0, *passes[0], kv, *norm);
+      device->store_kv(*cache, 0, *passes[1], kv.slice_rows(0, 1), *norm);
+      device->attention(*cache, 0, *passes[1], q_gate, *norm, out);
+    };
+    if (live % 64 != 0) {
+      EXPECT_NO_THROW(attend()) << "the pass writes the tile's last key";
+      continue;
+    }
+    try {
+      attend();
+      FAIL() << "keys that a launch before may still write were not read";
+    } catch (error const& problem) {
+      std::string const text = problem.what();
+      EXPECT_NE(text.find("a launch reads what one before it writes"), std::string::npos) << text;
+    }
+  }
+}
+
 /// What an H200 is told to launch for `rows` rows of the 27B that follow `live` tokens.
 launch_counts launches_of(std::int64_t rows, std::int64_t live) {
   auto const device = std::make_shared<naming_device>(0, qpn::test::hopper_h200());
