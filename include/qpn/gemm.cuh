@@ -92,7 +92,7 @@ template <class Operand, int RowTiles, bool Candidates, int Registers, int Halve
   int const carveout = shared_carveout(sm80::resident_ctas(Registers, params.split.slices),
                                        shared_bytes, plan.shared_bytes_per_sm);
   return gemm_outcome(
-      launch_overlapping(kernel, grid, threads, shared_bytes, carveout, stream, params));
+      launch(kernel, grid, threads, shared_bytes, {true, carveout}, stream, params));
 }
 
 /// The same without candidates and with whole strips.

@@ -37,6 +37,7 @@ struct gemm_case {
   std::int64_t x_gap = 0;     ///< ldx - k
   bool x_misaligned = false;  ///< x starts 2 bytes behind a multiple of 16
   x_order order = x_order::rows;
+  bool beside = false;   ///< overlaps the launch before and waits for it at its end
   float outlier = 0.0F;  ///< if not 0, some activations are this large
   std::int32_t first_id = 0;
   std::int32_t id_limit = std::numeric_limits<std::int32_t>::max();
@@ -120,6 +121,8 @@ template <class Format>
   args.x = in_rows ? x : fragments;
   args.ldx = in_rows ? ldx : -1;  // not read
   args.order = c.order;
+  args.overlap_previous = c.beside;
+  args.beside_previous = c.beside;
   args.weight = weight.view();
   if (c.with_y) args.y = y.data();
   args.ldy = ldy;

@@ -177,8 +177,6 @@ struct emulated_call_options {
   std::function<void(detail::sm70::gemm_params&)> change_params;
   std::function<void(detail::sm70::gemm_wide_params&)> change_wide_params;
   std::function<void(detail::sm80::gemm_params&)> change_mma16_params;
-  /// The call says that it overlaps the launch before and waits for it at its end.
-  bool beside = false;
   /// Row tiles of the kernel for many rows, which then runs whatever m is; 0: as qpn::gemm chooses.
   int wide_row_tiles = 0;
 };
@@ -264,10 +262,9 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
 }
 
 template <class Operand, int RowTiles, class Format>
-emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args args,
+emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args const& args,
                                    workspace_view workspace, emulator_memory& memory,
                                    emulated_call_options const& options) {
-  if (options.beside) args.overlap_previous = args.beside_previous = true;
   using policy = detail::sm80::gemm_policy<Operand, RowTiles>;
   auto const run = [&](auto candidates, auto batches, auto halves) {
     return emulate_mma16_kernel<Operand, RowTiles, candidates, batches, halves>(

@@ -21,27 +21,36 @@ template <class Params>
                           static_cast<std::size_t>(shared_bytes), stream);
 }
 
-/// The same as soon as the stream's last kernel allows it, which the new one must wait for.
-/// @param carveout  shared_carveout(); of no effect where the toolkit is older than CUDA 13
-/// @param cluster   CTAs of a cluster, side by side in x
+/// What a launch asks for beside its grid.
+struct launch_wish {
+  /// To begin as soon as the stream's last kernel allows it, which the new one must wait for.
+  bool overlap = false;
+  /// shared_carveout(), or -1: the kernel's own choice. Of no effect where the toolkit is older
+  /// than CUDA 13.
+  int carveout = -1;
+  unsigned cluster = 1;  ///< CTAs of a cluster, side by side in x
+};
+
+/// The same with wishes.
 template <class Params>
-[[nodiscard]] static cudaError_t launch_overlapping(void (*kernel)(Params), dim3 grid, int threads,
-                                                    int shared_bytes, int carveout,
-                                                    cudaStream_t stream, Params params,
-                                                    unsigned cluster = 1) noexcept {
+[[nodiscard]] static cudaError_t launch(void (*kernel)(Params), dim3 grid, int threads,
+                                        int shared_bytes, launch_wish wish, cudaStream_t stream,
+                                        Params params) noexcept {
   cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
-  attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  if (wish.overlap) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
 #if CUDART_VERSION >= 13000
-  attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-  attributes[count++].val.sharedMemCarveout = static_cast<unsigned>(carveout);
-#else
-  static_cast<void>(carveout);
+  if (wish.carveout >= 0) {
+    attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attributes[count++].val.sharedMemCarveout = static_cast<unsigned>(wish.carveout);
+  }
 #endif
-  if (cluster != 1) {
+  if (wish.cluster != 1) {
     attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {cluster, 1, 1};
+    attributes[count++].val.clusterDim = {wish.cluster, 1, 1};
   }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;

@@ -134,6 +134,21 @@ constexpr weight_kind halved_kinds[] = {{format_id::nvfp4, scale_mode::tensor, d
                                         {format_id::fp8, scale_mode::tensor, dtype::f16},
                                         {format_id::fp8, scale_mode::channel, dtype::f16}};
 
+/// Runs a case of four strips, whole and then as `change` has it.
+template <class Change>
+void expect_the_bits_of_whole_strips(gemm_case c, Change change, int ctas_then) {
+  int ctas = 0;
+  c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
+  gemm_result const whole = run_any(c);
+  ASSERT_TRUE(whole.problems.empty()) << joined(whole.problems);
+  EXPECT_EQ(ctas, 4) << c.text();
+  change(c);
+  gemm_result const changed = run_any(c);
+  ASSERT_TRUE(changed.problems.empty()) << joined(changed.problems);
+  EXPECT_EQ(ctas, ctas_then) << c.text();
+  EXPECT_EQ(whole.y, changed.y) << c.text();
+}
+
 // Four strips are too many for one multiprocessor, and few enough for four. So few batches have as
 // many slices on both.
 TEST(mma16_program, whole_strips_and_halves_give_the_same_bits) {
@@ -149,16 +164,9 @@ TEST(mma16_program, whole_strips_and_halves_give_the_same_bits) {
         c.residual = true;
         c.problem.y_type = dtype::f32;
         c.seed = 900 + static_cast<std::uint64_t>(m);
-        int ctas = 0;
-        c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
-        gemm_result const whole = run_any(c);
-        ASSERT_TRUE(whole.problems.empty()) << joined(whole.problems);
-        EXPECT_EQ(ctas, 4) << c.text();
-        c.sm_count = 4;
-        gemm_result const halves = run_any(c);
-        ASSERT_TRUE(halves.problems.empty()) << joined(halves.problems);
-        EXPECT_EQ(ctas, m <= 8 || kind.format == format_id::fp8 ? 8 : 4) << c.text();
-        EXPECT_EQ(whole.y, halves.y) << c.text();
+        int const halved = m <= 8 || kind.format == format_id::fp8 ? 8 : 4;
+        expect_the_bits_of_whole_strips(
+            c, [](gemm_case& of) { of.sm_count = 4; }, halved);
       }
     }
   }
@@ -174,16 +182,9 @@ TEST(mma16_program, halves_of_16_bit_weights_beside_another_launch_give_the_same
       c.k = 400;
       c.problem.y_type = dtype::f32;
       c.seed = 1900 + static_cast<std::uint64_t>(m);
-      int ctas = 0;
-      c.options.change_mma16_params = [&](detail::sm80::gemm_params& p) { ctas = p.ctas; };
-      gemm_result const alone = run_any(c);
-      ASSERT_TRUE(alone.problems.empty()) << joined(alone.problems);
-      EXPECT_EQ(ctas, 4) << c.text();
-      c.options.beside = true;
-      gemm_result const beside = run_any(c);
-      ASSERT_TRUE(beside.problems.empty()) << joined(beside.problems);
-      EXPECT_EQ(ctas, m <= 16 ? 8 : 4) << c.text();
-      EXPECT_EQ(alone.y, beside.y) << c.text();
+      int const halved = m <= 16 ? 8 : 4;
+      expect_the_bits_of_whole_strips(
+          c, [](gemm_case& of) { of.beside = true; }, halved);
     }
   }
 }

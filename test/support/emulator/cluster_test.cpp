@@ -24,10 +24,6 @@ emulation_options pairs(std::uint64_t seed, int blocks = 4, int resident = 3) {
   return options;
 }
 
-int peer_of(emulated_lane const& lane) {
-  return lane.block() % 2 ^ 1;
-}
-
 /// Gives the peer CTA a value for each thread, and returns what came from there.
 std::uint32_t exchange(emulated_lane& lane, bool waits_for_start, bool waits_for_values) {
   if (waits_for_start) {
@@ -35,7 +31,7 @@ std::uint32_t exchange(emulated_lane& lane, bool waits_for_start, bool waits_for
     lane.wait_cluster();
   }
   auto const own = static_cast<std::uint32_t>(1000 * lane.block() + lane.thread());
-  lane.cluster_store(peer_of(lane), lane.thread() * 4, own);
+  lane.cluster_store(lane.cluster_rank() ^ 1, lane.thread() * 4, own);
   if (waits_for_values) {
     lane.arrive_cluster();
     lane.wait_cluster();
@@ -103,7 +99,7 @@ TEST(emulator_cluster, barriers_that_not_all_come_to_are_found) {
         lane.wait_cluster();
         if (lane.block() % 2 == 1) return;
         for (int turn = 0; turn < 1000; ++turn) lane.sync_block();
-        lane.cluster_store(peer_of(lane), lane.thread() * 4, std::uint32_t{1});
+        lane.cluster_store(lane.cluster_rank() ^ 1, lane.thread() * 4, std::uint32_t{1});
       },
       "which is not there");
 }

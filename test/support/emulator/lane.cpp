@@ -55,6 +55,10 @@ void emulated_lane::wait_cluster() {
   openings_ = arrivals_;
 }
 
+int emulated_lane::cluster_rank() const {
+  return cta_->rank_;
+}
+
 void emulated_lane::forbid_between_halves(char const* what) {
   if (arrivals_ == openings_) return;
   cta_->launch_.report.add_error([&] {

@@ -96,6 +96,8 @@ class emulated_lane {
   /// The two halves of a barrier of the cluster. Between them a lane leaves shared memory alone.
   void arrive_cluster();
   void wait_cluster();
+  /// Of the CTA in its cluster.
+  [[nodiscard]] int cluster_rank() const;
   /// To the shared memory of the CTA `rank` of the cluster, which the barrier has shown to run.
   template <class T>
   void cluster_store(int rank, int byte_offset, T value) {

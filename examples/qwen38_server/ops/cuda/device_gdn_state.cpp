@@ -84,9 +84,9 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
     bool const in_clusters = owner_.has_clusters() && of_two::has_sizes(g) &&
                              of_two::have_room(g, p.view().span_count, owner_.info().sm_count);
     if (in_clusters) {
-      run_short(of_two(), layer, p, qkvz, ba, w, out);
+      run_short<2>(layer, p, qkvz, ba, w, out);
     } else {
-      run_short(gdn_short_params<1>(), layer, p, qkvz, ba, w, out);
+      run_short<1>(layer, p, qkvz, ba, w, out);
     }
     return;
   }
@@ -146,10 +146,10 @@ void device_gdn_state::run(std::int64_t layer, device_pass const& p, tensor cons
   owner_.launch(shift);
 }
 
-template <class Params>
-void device_gdn_state::run_short(Params kernel, std::int64_t layer, device_pass const& p,
-                                 tensor const& qkvz, tensor const& ba, gdn_constants const& w,
-                                 output_rows const& out) {
+template <int Ctas>
+void device_gdn_state::run_short(std::int64_t layer, device_pass const& p, tensor const& qkvz,
+                                 tensor const& ba, gdn_constants const& w, output_rows const& out) {
+  gdn_short_params<Ctas> kernel;
   kernel.pass = p.view();
   kernel.memory = memory_;
   kernel.layer = layer;

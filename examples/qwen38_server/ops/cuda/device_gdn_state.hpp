@@ -37,10 +37,10 @@ class device_gdn_state final : public gdn_state {
   void load(int lane, std::int64_t snapshot);
 
  private:
-  /// @param kernel  a gdn_short_params
-  template <class Params>
-  void run_short(Params kernel, std::int64_t layer, device_pass const& p, tensor const& qkvz,
-                 tensor const& ba, gdn_constants const& w, output_rows const& out);
+  /// @tparam Ctas  of a head
+  template <int Ctas>
+  void run_short(std::int64_t layer, device_pass const& p, tensor const& qkvz, tensor const& ba,
+                 gdn_constants const& w, output_rows const& out);
   /// Advances S by the chunks of the pass's spans, most `chunks` of any.
   void run_chunks(std::int64_t layer, device_pass const& p, gdn_rows const& rows,
                   std::int64_t chunks, float* out);

@@ -27,9 +27,19 @@ struct gdn_norm_params {
   }
 };
 
-/// What a head is multiplied by, a lane's part of its sum of squares given.
-template <class Lane>
-QPN_HD float scale_of_values(Lane& lane, gdn_sizes const& g, float square) {
+/// A lane's values at(d) of a head, d = id, id + 32, ...; returns what the norm multiplies them by.
+template <int PerLane, class Lane, class At>
+QPN_HD float take_head_values(Lane& lane, gdn_sizes const& g, At const& at,
+                              float (&value)[PerLane]) {
+  int const id = lane.thread() % warp_size;
+  float square = 0;
+  QPN_UNROLL
+  for (int j = 0; j < PerLane; ++j) {
+    int const d = id + warp_size * j;
+    if (d >= g.value_dim) continue;
+    value[j] = at(d);
+    square = lane.fma(value[j], value[j], square);
+  }
   float const mean = warp_sum(lane, square) / static_cast<float>(g.value_dim);
   return 1.0F / lane.sqrt(mean + g.eps);
 }
@@ -45,15 +55,8 @@ QPN_HD void run_program(Lane& lane, gdn_norm_params const& p) {
   if (row >= p.rows) return;
   constexpr int per_lane = gdn_largest_head / warp_size;
   float value[per_lane];
-  float square = 0;
-  QPN_UNROLL
-  for (int j = 0; j < per_lane; ++j) {
-    int const d = id + warp_size * j;
-    if (d >= g.value_dim) continue;
-    value[j] = lane.load(p.o + row * g.value_channels() + first + d);
-    square = lane.fma(value[j], value[j], square);
-  }
-  float const scale = scale_of_values(lane, g, square);
+  float const scale = take_head_values(
+      lane, g, [&](int d) { return lane.load(p.o + row * g.value_channels() + first + d); }, value);
   QPN_UNROLL
   for (int j = 0; j < per_lane; ++j) {
     int const d = id + warp_size * j;

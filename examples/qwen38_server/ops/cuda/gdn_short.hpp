@@ -357,37 +357,31 @@ class gdn_short_head {
   }
 
   QPN_HD void norm() {
-    gdn_sizes const& g = p_.memory.sizes;
-    constexpr int per_lane = params::most_value_dim / warp_size;
-    int const id = lane_.thread() % warp_size;
     constexpr int warps = params::threads / warp_size;
     // The warps of z first: they have nothing to shift.
     int const first = (lane_.thread() + params::most_columns) / warp_size % warps;
     QPN_NO_UNROLL
-    for (int t = first; t < span_.rows; t += warps) {
-      int const row_at = t * params::row_bytes;
-      auto const shared = [&](int at, int d) {
-        return lane_.template shared_load<float>(at + d * 4);
-      };
-      float value[per_lane];
-      float square = 0;
-      QPN_UNROLL
-      for (int j = 0; j < per_lane; ++j) {
-        int const d = id + warp_size * j;
-        if (d >= g.value_dim) continue;
-        value[j] = shared(row_at + params::outputs_at, d);
-        square = lane_.fma(value[j], value[j], square);
-      }
-      float const scale = scale_of_values(lane_, g, square);
-      QPN_UNROLL
-      for (int j = 0; j < per_lane; ++j) {
-        int const d = id + warp_size * j;
-        int const own = d - first_column_;
-        if (own < 0 || own >= columns_) continue;
-        store_value(lane_, p_.out, span_.first_row + t, std::int64_t{head_} * g.value_dim + d,
-                    value[j] * scale * shared(params::weights_at, own) *
-                        shared(row_at + params::gates_at, own));
-      }
+    for (int t = first; t < span_.rows; t += warps) norm_row(t);
+  }
+  QPN_HD void norm_row(int t) {
+    gdn_sizes const& g = p_.memory.sizes;
+    constexpr int per_lane = params::most_value_dim / warp_size;
+    int const id = lane_.thread() % warp_size;
+    int const row_at = t * params::row_bytes;
+    auto const shared = [&](int at, int d) {
+      return lane_.template shared_load<float>(at + d * 4);
+    };
+    float value[per_lane];
+    float const scale = take_head_values(
+        lane_, g, [&](int d) { return shared(row_at + params::outputs_at, d); }, value);
+    QPN_UNROLL
+    for (int j = 0; j < per_lane; ++j) {
+      int const d = id + warp_size * j;
+      int const own = d - first_column_;
+      if (own < 0 || own >= columns_) continue;
+      store_value(lane_, p_.out, span_.first_row + t, std::int64_t{head_} * g.value_dim + d,
+                  value[j] * scale * shared(params::weights_at, own) *
+                      shared(row_at + params::gates_at, own));
     }
   }
 

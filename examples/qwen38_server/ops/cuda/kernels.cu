@@ -117,8 +117,8 @@ cudaError_t launch_kernel(kernel_params const& params, qpn::device_info const& g
                                                              gpu.max_threads_per_sm / threads);
         int const carveout =
             qpn::detail::shared_carveout(resident, shared_bytes, gpu.shared_bytes_per_sm);
-        return qpn::detail::launch_overlapping(kernel, grid, threads, shared_bytes, carveout,
-                                               stream, work, cluster_of<params_type>);
+        return qpn::detail::launch(kernel, grid, threads, shared_bytes,
+                                   {true, carveout, cluster_of<params_type>}, stream, work);
       },
       params);
 }

@@ -19,7 +19,7 @@ namespace qwen38::ops::cuda {
 /// All CTAs must be resident: they wait for each other. A grid has one rank, or all (the rank is
 /// then a dimension of the grid), for ranks that share a GPU.
 struct peer_reduce_params {
-  static constexpr int threads = rms_norm_params::threads;
+  static constexpr int threads = row_threads;
   static constexpr int min_blocks = 1;  // 32 registers would spill
   static constexpr int shared_bytes = rms_norm_params::shared_bytes + peer_wait_bytes;
   static constexpr bool blocks_meet = true;
@@ -70,11 +70,10 @@ QPN_HD void run_program(Lane& lane, peer_reduce_params const& p) {
   };
   QPN_UNROLL
   for (int j = 0; j < row_part::elements; ++j) {
-    std::int64_t const i = lane.thread() + j * peer_reduce_params::threads;
+    std::int64_t const i = lane.thread() + j * row_threads;
     if (i < p.cols) send(i, part.v[j]);
   }
-  for (std::int64_t i = lane.thread() + row_part::columns; i < p.cols;
-       i += peer_reduce_params::threads) {
+  for (std::int64_t i = lane.thread() + row_part::columns; i < p.cols; i += row_threads) {
     send(i, lane.load(partial + i));
   }
   lane.sync_block_for_release();  // of the row in the inboxes, and of the epoch that all have read

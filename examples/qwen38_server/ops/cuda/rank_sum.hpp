@@ -42,12 +42,12 @@ QPN_HD void add_terms(Lane& lane, int ranks, sum_target target, std::int64_t col
   }
   QPN_UNROLL
   for (int j = 0; j < row_part::elements; ++j) {
-    std::int64_t const i = lane.thread() + j * rms_norm_params::threads;
+    std::int64_t const i = lane.thread() + j * row_threads;
     target.part.v[j] += sum.v[j];
     if (i < cols) lane.store(x + i, target.part.v[j]);
   }
   std::int64_t const rest = lane.thread() + row_part::columns;
-  for (std::int64_t i = rest; i < cols; i += rms_norm_params::threads) {
+  for (std::int64_t i = rest; i < cols; i += row_threads) {
     float of_all = term(0, i);
     for (int rank = 1; rank < ranks; ++rank) of_all += term(rank, i);
     lane.store(x + i, lane.load(x + i) + of_all);
@@ -59,7 +59,7 @@ QPN_HD void add_terms(Lane& lane, int ranks, sum_target target, std::int64_t col
 
 /// Terms that lie side by side in the device's own memory, one CTA a row.
 struct rank_sum_params {
-  static constexpr int threads = rms_norm_params::threads;
+  static constexpr int threads = row_threads;
   static constexpr int min_blocks = 1;
   static constexpr int shared_bytes = rms_norm_params::shared_bytes;
 

@@ -18,32 +18,17 @@ template <class Params>
                                                  unsigned ranks, int threads, int shared_bytes,
                                                  bool overlap, cudaStream_t stream,
                                                  Params params) noexcept {
-  auto const* const address = reinterpret_cast<void const*>(kernel);
   cudaError_t const allowed =
-      cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+      cudaFuncSetAttribute(reinterpret_cast<void const*>(kernel),
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   if (allowed != cudaSuccess) {
     static_cast<void>(cudaGetLastError());  // or the next launch would be blamed for it
     return allowed;
   }
-  cudaLaunchAttribute attributes[2]{};
-  unsigned count = 0;
-  if (overlap) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (ranks > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {ranks, 1, 1};
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(clusters * ranks);
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = count;
-  void* arguments[] = {&params};
-  return cudaLaunchKernelExC(&config, address, arguments);
+  launch_wish wish;
+  wish.overlap = overlap;
+  wish.cluster = ranks;
+  return launch(kernel, dim3(clusters * ranks), threads, shared_bytes, wish, stream, params);
 }
 
 /// Orders the rows of x for the kernel that follows.

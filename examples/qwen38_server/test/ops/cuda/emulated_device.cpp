@@ -71,7 +71,7 @@ class backend_lane {
   void arrive_cluster() { lane_->arrive_cluster(); }
   void wait_cluster() { lane_->wait_cluster(); }
   void peer_store(int offset, float value) {
-    lane_->cluster_store(lane_->block() % 2 ^ 1, offset, value);
+    lane_->cluster_store(lane_->cluster_rank() ^ 1, offset, value);
   }
   void sync_block_for_release() { lane_->sync_block(); }
   void store_release_system(std::uint64_t* p, std::uint64_t value) { store(p, value); }

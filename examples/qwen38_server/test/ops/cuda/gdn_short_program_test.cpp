@@ -100,7 +100,7 @@ class gdn_lane_of_test {
   }
   void peer_store(int offset, float value) {
     if (made_ == mistake::no_outputs_of_cta) return;
-    lane_->cluster_store(lane_->block() % 2 ^ 1, offset, value);
+    lane_->cluster_store(lane_->cluster_rank() ^ 1, offset, value);
   }
   void sync_warp() { lane_->sync_warp(); }
   [[nodiscard]] std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
