@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <qpn/detail/lane_types.hpp>
 #include <type_traits>
 
@@ -42,21 +43,35 @@ class attention_tiles_thread {
         tile_slots;
     std::int64_t page = page_of(first);
     head_weights weights;
+    head_weights key_weights;
     if constexpr (Params::prepares) {
+      find_new_row(first_slot_of(b_.partition), beyond);
       weights = load_head_weights(lane_, p_.rope);
-      if (warp_ < b_.queries) find_angles(warp_);
+      if (new_.slot >= 0) key_weights = load_head_weights(lane_, p_.store.rope);
+      if (new_.slot >= 0) {
+        find_angles(new_.row);
+      } else if (warp_ < b_.queries) {
+        find_angles(row_of(warp_));
+      }
     }
     // The launch before may still write what the pass has of keys and values.
-    std::int64_t const first_slot_of_span = b_.span.position + b_.first_slot_held;
-    bool const is_there = std::int64_t{first + 1} * tile_slots <= first_slot_of_span;
-    if (is_there) copy_tile<false>(first, page, 0);
+    bool const is_there = std::int64_t{first + 1} * tile_slots <= first_slot_written();
+    if (is_there) {
+      copy_tile<false>(first, page, 0);
+      copy_tile<true>(first, page, 1);
+    }
     lane_.wait_previous();
     if constexpr (!Params::prepares) copy_queries();
     if (!is_there) copy_tile<false>(first, page, 0);
     lane_.commit_copies();
-    copy_tile<true>(first, page, 1);
+    if (!is_there) copy_tile<true>(first, page, 1);
     lane_.commit_copies();
-    if constexpr (Params::prepares) prepare_queries(weights);
+    if constexpr (Params::prepares) {
+      if (new_.slot >= 0) make_new_row(key_weights);
+      put_new_row<false>(first, 0);
+      put_new_row<true>(first, 1);
+      prepare_queries(weights);
+    }
     int place = 0;  // of the tile's K
     QPN_NO_UNROLL
     for (int tile = first; tile < end; ++tile) {
@@ -65,14 +80,14 @@ class attention_tiles_thread {
       if (more) page = page_of(tile + 1);
       lane_.template wait_copies<1>();
       lane_.sync_block();  // K is there, and nobody reads the V before
-      if (more) copy_tile<false>(tile + 1, page, next(place_of_values));
+      if (more) fill_tile<false>(tile + 1, page, next(place_of_values));
       lane_.commit_copies();
       find_scores(tile, place);
       lane_.sync_block();
       weigh(tile);
       lane_.template wait_copies<1>();
       lane_.sync_block();  // weights and V are there, and nobody reads K
-      if (more) copy_tile<true>(tile + 1, page, place);
+      if (more) fill_tile<true>(tile + 1, page, place);
       lane_.commit_copies();
       add_values(place_of_values);
       place = next(place_of_values);
@@ -94,6 +109,7 @@ class attention_tiles_thread {
   static constexpr int row_bytes = Params::row_bytes;
   static constexpr int columns = head_dim / Params::warps / 8;  ///< blocks of 8 elements of a warp
   static constexpr bool folds = Params::folds;
+  static constexpr int no_slot = std::numeric_limits<int>::max();  ///< behind all that there are
   static_assert(tile_slots == kv_page_tokens && columns == 4);
 
   /// What is kept of a partition, and of all before.
@@ -147,40 +163,92 @@ class attention_tiles_thread {
     }
   }
 
-  // As prepare_queries_params does, to shared memory; the ring's last place is free yet.
+  // As prepare_queries_params and store_kv_params do, to shared memory; the ring's last place is
+  // free yet.
 
   static constexpr int scratch = (Params::places - 1) * Params::tile_bytes;
   static_assert(Params::warps * rope_shared_bytes <= Params::tile_bytes);
 
-  QPN_HD void find_angles(int query) {
-    std::int64_t const row = b_.row_and_head(query, p_.heads) / p_.heads;
-    cuda::find_angles(lane_, p_.rope, position_of(b_.span, row), scratch);
+  /// Of the span.
+  [[nodiscard]] QPN_HD int row_of(int query) const { return (b_.first_query + query) / b_.group; }
+
+  /// The warp has the angles of a row of the span.
+  QPN_HD void find_angles(int row) {
+    if (row == angles_.row) return;
+    angles_.row = row;
+    cuda::find_angles(lane_, p_.rope, b_.span.position + row, scratch);
   }
-  /// Behind find_angles() of the warp's first query.
   QPN_HD void prepare_queries(head_weights const& weights) {
     int const id = lane_.thread() % warp_size;
     QPN_NO_UNROLL
-    for (int row = warp_; row < Params::queries_per_block; row += Params::warps) {
+    for (int query = warp_; query < Params::queries_per_block; query += Params::warps) {
       float value[values_per_lane] = {};
-      if (row < b_.queries) {
-        std::int64_t const index = b_.row_and_head(row, p_.heads);
-        std::int64_t const of_pass = index / p_.heads;
-        if (row != warp_) find_angles(row);
-        norm_and_rotate(lane_, p_.rope, weights,
-                        p_.q_gate + of_pass * p_.q_gate_stride + index % p_.heads * 2 * head_dim,
-                        scratch, value);
+      if (query < b_.queries) {
+        std::int64_t const index = b_.row_and_head(query, p_.heads);
+        find_angles(row_of(query));
+        norm_and_rotate(
+            lane_, p_.rope, weights,
+            p_.q_gate + index / p_.heads * p_.q_gate_stride + index % p_.heads * 2 * head_dim,
+            scratch, value);
       }
       QPN_UNROLL
       for (int j = 0; j < values_per_lane; ++j) {
         int const d = id + warp_size * j;
-        lane_.shared_store(Params::queries_at + row_place(row, d / 8) + d % 8 * 2,
+        lane_.shared_store(Params::queries_at + row_place(query, d / 8) + d % 8 * 2,
                            saturated_half(lane_, value[j]));
       }
       lane_.sync_warp();  // the warp's scratch is read no more
     }
   }
 
-  /// A tile of K or V; zeros where nothing is held that a query sees.
+  /// Finds the row of the pass whose keys and values the warp makes: slots from `first` to before
+  /// `beyond` are the CTA's. The last warps have one, as the first ones have queries.
+  QPN_HD void find_new_row(std::int64_t first, std::int64_t beyond) {
+    if (p_.store.kv == nullptr) return;
+    new_.first_slot = static_cast<int>(b_.span.position) + b_.first_slot_held;
+    new_.row = Params::warps - 1 - warp_;
+    int const slot = new_.first_slot + new_.row;
+    bool const is_of_cta = slot >= first && slot < beyond && slot <= b_.last_slot;
+    if (new_.row < b_.span.rows && is_of_cta) new_.slot = slot;
+  }
+  /// Behind find_angles() of the row. Every CTA whose queries see it makes it; the one that has the
+  /// row's first query stores it.
+  QPN_HD void make_new_row(head_weights const& weights) {
+    std::int64_t const row = b_.span.first_row + new_.row;
+    new_.halves = make_kv(lane_, p_.store, weights, row, b_.kv_head, scratch);
+    lane_.sync_warp();  // the warp's scratch is read no more
+    int const query = new_.row * b_.group - b_.first_query;
+    if (query < 0 || query >= b_.queries) return;
+    std::int64_t const page = page_of(new_.slot / tile_slots);
+    store_kv(lane_, p_.store, new_.halves, page, b_.kv_head, new_.slot);
+  }
+  /// The warp's new row to its place in a tile of K or V.
+  template <bool Values>
+  QPN_HD void put_new_row(int tile, int place) {
+    if (new_.slot < 0 || new_.slot / tile_slots != tile) return;
+    int const row = new_.slot % tile_slots;
+    QPN_UNROLL
+    for (int j = 0; j < values_per_lane; ++j) {
+      int const d = lane_.thread() % warp_size + warp_size * j;
+      int const at = Values ? value_place(row, d / 8) : row_place(row, d / 8);
+      lane_.shared_store(place * Params::tile_bytes + at + d % 8 * 2,
+                         kv_halves::half(Values ? new_.halves.value : new_.halves.key, j));
+    }
+  }
+  /// The first slot that the launch before may still write.
+  [[nodiscard]] QPN_HD std::int64_t first_slot_written() const {
+    if constexpr (Params::prepares) {
+      if (p_.store.kv != nullptr) return no_slot;
+    }
+    return b_.span.position + b_.first_slot_held;
+  }
+
+  template <bool Values>
+  QPN_HD void fill_tile(int tile, std::int64_t page, int place) {
+    copy_tile<Values>(tile, page, place);
+    if constexpr (Params::prepares) put_new_row<Values>(tile, place);
+  }
+  /// What the cache has of a tile of K or V; zeros where nothing is held that a query sees.
   template <bool Values>
   QPN_HD void copy_tile(int tile, std::int64_t page, int place) {
     int const piece = lane_.thread() % warp_size;
@@ -193,6 +261,9 @@ class attention_tiles_thread {
       int const row = warp_ + Params::warps * j;
       int const slot = tile * tile_slots + row;
       bool const held = slot >= b_.first_slot_held && slot <= b_.last_slot;
+      if constexpr (Params::prepares) {
+        if (slot >= new_.first_slot && held) continue;
+      }
       int const to = at + (Values ? value_place(row, piece) : row_place(row, piece));
       lane_.copy_async(to, from + row * head_dim, held);
     }
@@ -375,6 +446,16 @@ class attention_tiles_thread {
     }
   }
 
+  /// Rows of the pass that the CTA itself makes, and that of the warp.
+  struct new_rows {
+    int first_slot = no_slot;
+    int row = 0;    ///< of the span
+    int slot = -1;  ///< -1: the warp has none
+    kv_halves halves;
+  };
+  struct row_angles {
+    int row = -1;  ///< of the span, that the warp's scratch has the angles of
+  };
   struct nothing {};
 
   Lane& lane_;
@@ -387,6 +468,8 @@ class attention_tiles_thread {
   float scores_[tiles][4];
   running_sums sums_;
   std::conditional_t<folds, running_sums, nothing> folded_;
+  std::conditional_t<Params::prepares, new_rows, nothing> new_;
+  std::conditional_t<Params::prepares, row_angles, nothing> angles_;
 };
 
 template <class Lane, int Tiles, bool Folds>

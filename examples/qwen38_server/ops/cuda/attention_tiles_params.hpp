@@ -36,13 +36,19 @@ struct attention_tiles_params : attention_args {
   static constexpr int maxima_at = weights_at + queries_per_block * weight_row_bytes;
   static constexpr int shared_bytes = maxima_at + queries_per_block * warps * 4;
 
-  /// With few queries each CTA norms and rotates its own while K and V travel.
+  /// With few queries each CTA norms and rotates its own while K and V travel, and so it does with
+  /// the keys of up to `most_stored` rows of the pass, which need no launch before then.
   static constexpr bool prepares = Tiles == 1 && !Folds;
+  static constexpr int most_stored = warps;
 
   std::uint16_t const* queries = nullptr;  ///< f16 [rows][heads][head_dim], where not `prepares`
   rope_params rope;
   float const* q_gate = nullptr;  ///< per head query, gate
   std::int64_t q_gate_stride = 0;
+  /// What the pass has of keys and values, of spans of `most_stored` rows at most, where `prepares`
+  /// and no launch before has stored it; else `kv` is null. All rows of the pass have a place for
+  /// their sums then.
+  store_kv_params store;
 };
 
 using attention_few_params = attention_tiles_params<1, false>;

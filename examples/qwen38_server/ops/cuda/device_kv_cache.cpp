@@ -146,7 +146,9 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
                    (!attention.out.folded &&
                     ctas_of(few_queries) * attention.out.partitions <= owner_.info().sm_count);
   bool const prepares = has_tiles_ && few && !attention.out.folded;
-  if (store && prepares) owner_.launch(*store);
+  bool const stores = prepares && p.longest_span() <= attention_few_params::most_stored &&
+                      attention.out.rows == p.rows();
+  if (store && prepares && !stores) owner_.launch(*store);
   if (store && !prepares) owner_.launch(prepare_heads_params{*store, prepare});
   if (!store && !prepares) owner_.launch(prepare);
 
@@ -173,6 +175,7 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
       kernel.rope = prepare.rope;
       kernel.q_gate = prepare.q_gate;
       kernel.q_gate_stride = prepare.q_gate_stride;
+      if (store && stores) kernel.store = *store;
     }
     owner_.launch(kernel);
   };

@@ -124,10 +124,65 @@ struct store_kv_params {
   }
 };
 
+/// What the cache gets of a row and kv head: the lane's elements lane + 64 i (low) and
+/// lane + 32 + 64 i (high) of k and v.
+struct kv_halves {
+  static constexpr int pairs = values_per_lane / 2;
+  std::uint32_t key[pairs];
+  std::uint32_t value[pairs];
+
+  /// The fp16 of element lane + 32 j.
+  [[nodiscard]] QPN_HD static std::uint16_t half(std::uint32_t const (&of)[pairs], int j) {
+    return static_cast<std::uint16_t>(of[j / 2] >> (j % 2 * 16));
+  }
+};
+
+/// A warp makes them, behind find_angles() of the row's position.
+template <class Lane>
+QPN_HD kv_halves make_kv(Lane& lane, store_kv_params const& p, head_weights const& weights,
+                         std::int64_t row, int head, int shared_at) {
+  float const* const source = p.kv + row * p.kv_stride;
+  int const id = lane.thread() % warp_size;
+  float key[values_per_lane];
+  norm_and_rotate(lane, p.rope, weights, source + head * head_dim, shared_at, key);
+  float value[values_per_lane];
+  bool is_number = true;
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    value[j] = lane.load(source + (p.kv_heads + head) * head_dim + id + warp_size * j);
+    is_number = is_number && value[j] == value[j];
+  }
+  bool const all_numbers = !lane.any(!is_number);
+  constexpr std::uint32_t no_numbers = 0x7fff7fff;
+  kv_halves halves;
+  QPN_UNROLL
+  for (int i = 0; i < kv_halves::pairs; ++i) {
+    auto const pair = [&](float low, float high) {
+      return saturated_half(lane, low) | std::uint32_t{saturated_half(lane, high)} << 16;
+    };
+    halves.key[i] = all_numbers ? pair(key[2 * i], key[2 * i + 1]) : no_numbers;
+    halves.value[i] = all_numbers ? pair(value[2 * i], value[2 * i + 1]) : 0;
+  }
+  return halves;
+}
+
+/// A warp writes them to their slot of the cache, in `page`.
+template <class Lane>
+QPN_HD void store_kv(Lane& lane, store_kv_params const& p, kv_halves const& halves,
+                     std::int64_t page, int head, std::int64_t slot) {
+  std::int64_t const target =
+      ((page * p.kv_heads + head) * kv_page_tokens + slot % kv_page_tokens) * head_dim +
+      lane.thread() % warp_size;
+  QPN_UNROLL
+  for (int j = 0; j < values_per_lane; ++j) {
+    lane.store(p.keys + target + warp_size * j, kv_halves::half(halves.key, j));
+    lane.store(p.values + target + warp_size * j, kv_halves::half(halves.value, j));
+  }
+}
+
 template <class Lane>
 QPN_HD void run_program(Lane& lane, store_kv_params const& p) {
   constexpr int warps = store_kv_params::threads / warp_size;
-  int const id = lane.thread() % warp_size;
   std::int64_t const task = std::int64_t{lane.block()} * warps + lane.thread() / warp_size;
   std::int64_t const row = task / p.kv_heads;
   int const head = static_cast<int>(task % p.kv_heads);
@@ -138,31 +193,10 @@ QPN_HD void run_program(Lane& lane, store_kv_params const& p) {
   span_entry const span = lane.load(p.pass.spans + lane.load(p.pass.row_spans + row));
   std::int64_t const slot = position_of(span, row) + p.pass.slot_offset;
   std::int64_t const page = lane.load(p.pass.pages + span.first_page + slot / kv_page_tokens);
-  std::int64_t const target =
-      ((page * p.kv_heads + head) * kv_page_tokens + slot % kv_page_tokens) * head_dim;
-  float const* const source = p.kv + row * p.kv_stride;
   head_weights const weights = load_head_weights(lane, p.rope);
   find_angles(lane, p.rope, position_of(span, row), 0);
   lane.wait_previous();
-  float key[values_per_lane];
-  norm_and_rotate(lane, p.rope, weights, source + head * head_dim, 0, key);
-  float value[values_per_lane];
-  bool is_number = true;
-  QPN_UNROLL
-  for (int j = 0; j < values_per_lane; ++j) {
-    value[j] = lane.load(source + (p.kv_heads + head) * head_dim + id + warp_size * j);
-    is_number = is_number && value[j] == value[j];
-  }
-  bool const all_numbers = !lane.any(!is_number);
-  QPN_UNROLL
-  for (int j = 0; j < values_per_lane; ++j) {
-    int const d = id + warp_size * j;
-    constexpr std::uint16_t no_number = 0x7fff;
-    std::uint16_t const k = all_numbers ? saturated_half(lane, key[j]) : no_number;
-    std::uint16_t const v = all_numbers ? saturated_half(lane, value[j]) : std::uint16_t{0};
-    lane.store(p.keys + target + d, k);
-    lane.store(p.values + target + d, v);
-  }
+  store_kv(lane, p, make_kv(lane, p, weights, row, head, 0), page, head, slot);
 }
 
 /// queries[row, head, :] = the normed and rotated query times `scale`. One warp a row and head.

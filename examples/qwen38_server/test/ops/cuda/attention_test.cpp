@@ -182,6 +182,51 @@ TEST_P(cuda_attention, storing_and_attending_at_once_gives_the_same_bits) {
   }
 }
 
+// CTAs of few queries make the keys and values of up to 8 rows a sequence themselves: across
+// borders of pages and partitions, beside other sequences, and for later passes to read.
+TEST_P(cuda_attention, rows_that_it_stores_itself_are_the_same_bits) {
+  sequence const a(demo_shape, 75, 41, scattered_pages(0, 2));
+  sequence b(demo_shape, 10, 42, scattered_pages(2, 2));
+  b.kv[8 * 2048 + 1024 + 3] = std::nanf("");
+  std::vector<std::vector<float>> results;
+  for (bool const at_once : {false, true}) {
+    auto device = cuda();
+    attention_run run(device, demo_shape, 1);
+    run.at_once = at_once;
+    results.emplace_back();
+    auto const add = [&](std::vector<chunk> const& chunks) {
+      auto const out = run.pass(chunks);
+      results.back().insert(results.back().end(), out.begin(), out.end());
+    };
+    add({{&a, 0, 57}});
+    add({{&a, 57, 65}});
+    add({{&b, 0, 8}, {&a, 65, 66}});
+    add({{&a, 66, 74}, {&b, 8, 9}});
+    add({{&b, 9, 10}, {&a, 74, 75}});
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
+// Beyond 1024 slots a partition has several tiles, and a row may be in the last of them.
+TEST_P(cuda_attention, rows_that_it_stores_itself_may_be_in_any_tile) {
+  ops::attention_shape const shape{1, 1, 256, 64, 1e7, 1e-6F};
+  sequence const s(shape, 1160, 43, scattered_pages(0, 20));
+  std::vector<std::vector<float>> results;
+  for (bool const at_once : {false, true}) {
+    auto device = cuda();
+    attention_run run(device, shape, 0);
+    for (std::int64_t first = 0; first < 1084; first += 96) {
+      run.pass({{&s, first, std::min<std::int64_t>(first + 96, 1084)}}, false);
+    }
+    run.at_once = at_once;
+    results.push_back(run.pass({{&s, 1084, 1092}}));  // 1088: the second tile of a partition
+    for (std::int64_t first = 1092; first < 1148; first += 8) run.pass({{&s, first, first + 8}});
+    results.push_back(run.pass({{&s, 1148, 1156}}));  // 1152: the next partition
+    results.push_back(run.pass({{&s, 1156, 1157}}));
+  }
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(results[i], results[i + 3])) << i;
+}
+
 // The pass of a long prompt, and one that goes on from there.
 TEST_P(cuda_attention, wide_passes_give_the_bits_of_narrow_ones) {
   bool const is_slow = test_device_is_emulated();
@@ -348,8 +393,8 @@ TEST_P(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
   EXPECT_NO_THROW(store({3, -1}, 64, 0));
 }
 
-// The first tile of keys is copied before the wait where the pass writes none of it: in a model a
-// product stands between those who wrote it and the attention.
+// The first tiles of keys and values are copied before the wait where the pass writes none of them:
+// in a model a product stands between those who wrote them and the attention.
 TEST(cuda_attention_early, keys_are_read_before_the_wait_where_the_pass_writes_none) {
   if (!test_device_is_emulated()) GTEST_SKIP() << "a GPU does not tell";
   ops::attention_shape const shape{2, 1, 256, 64, 1e7, 1e-6F};
@@ -411,7 +456,7 @@ launch_counts launches_of(std::int64_t rows, std::int64_t live) {
 }
 
 TEST(cuda_attention_launches, have_ctas_of_few_queries_as_long_as_all_run_at_once) {
-  launch_counts const few = {{"store_kv", 1}, {"attention_few", 1}, {"attention_output", 1}};
+  launch_counts const few = {{"attention_few", 1}, {"attention_output", 1}};
   launch_counts const some = {{"prepare_heads", 1}, {"attention_some", 1}, {"attention_output", 1}};
   for (std::int64_t const live : {0, 512, 2048, 32768}) EXPECT_EQ(launches_of(1, live), few);
   // 8 rows are 48 queries of a kv head: three CTAs for each of its partitions, of which an H200
@@ -420,6 +465,11 @@ TEST(cuda_attention_launches, have_ctas_of_few_queries_as_long_as_all_run_at_onc
   EXPECT_EQ(launches_of(8, 11 * 64 - 8), few);
   EXPECT_EQ(launches_of(8, 11 * 64 - 7), some);
   EXPECT_EQ(launches_of(8, 32768), some);
+}
+
+TEST(cuda_attention_launches, store_more_rows_than_a_cta_has_warps_by_one_of_their_own) {
+  launch_counts const wanted = {{"store_kv", 1}, {"attention_few", 1}, {"attention_output", 1}};
+  EXPECT_EQ(launches_of(9, 64), wanted);
 }
 
 TEST_P(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
