@@ -77,20 +77,27 @@ class attention_tiles_thread {
     for (int tile = first; tile < end; ++tile) {
       int const place_of_values = next(place);
       bool const more = tile + 1 < end;
-      if (more) page = page_of(tile + 1);
-      lane_.template wait_copies<1>();
+      lane_.template wait_copies<has_spare ? 1 : 0>();
       lane_.sync_block();  // K is there, and nobody reads the V before
-      if (more) fill_tile<false>(tile + 1, page, next(place_of_values));
+      if (!has_spare && tile != first) fill_tile<true>(tile, page, place_of_values);
+      if (more) page = page_of(tile + 1);
+      if (has_spare && more) fill_tile<false>(tile + 1, page, next(place_of_values));
       lane_.commit_copies();
       find_scores(tile, place);
-      lane_.sync_block();
+      lane_.sync_block();  // the largest scores are there, and nobody reads K
+      if constexpr (!has_spare) {
+        if (more) fill_tile<false>(tile + 1, page, place);
+        lane_.commit_copies();
+      }
       weigh(tile);
       lane_.template wait_copies<1>();
-      lane_.sync_block();  // weights and V are there, and nobody reads K
-      if (more) fill_tile<true>(tile + 1, page, place);
-      lane_.commit_copies();
+      lane_.sync_block();  // weights and V are there
+      if constexpr (has_spare) {
+        if (more) fill_tile<true>(tile + 1, page, place);
+        lane_.commit_copies();
+      }
       add_values(place_of_values);
-      place = next(place_of_values);
+      if constexpr (has_spare) place = next(place_of_values);
       if constexpr (folds) {
         std::int64_t const next_slot = std::int64_t{tile + 1} * tile_slots;
         std::int64_t const partition = partition_of(next_slot - 1);
@@ -109,6 +116,7 @@ class attention_tiles_thread {
   static constexpr int row_bytes = Params::row_bytes;
   static constexpr int columns = head_dim / Params::warps / 8;  ///< blocks of 8 elements of a warp
   static constexpr bool folds = Params::folds;
+  static constexpr bool has_spare = Params::has_spare_place;
   static constexpr int no_slot = std::numeric_limits<int>::max();  ///< behind all that there are
   static_assert(tile_slots == kv_page_tokens && columns == 4);
 
@@ -167,7 +175,7 @@ class attention_tiles_thread {
   // free yet.
 
   static constexpr int scratch = (Params::places - 1) * Params::tile_bytes;
-  static_assert(Params::warps * rope_shared_bytes <= Params::tile_bytes);
+  static_assert(!Params::prepares || Params::warps * rope_shared_bytes <= Params::tile_bytes);
 
   /// Of the span.
   [[nodiscard]] QPN_HD int row_of(int query) const { return (b_.first_query + query) / b_.group; }

@@ -11,7 +11,9 @@ namespace qwen38::ops::cuda {
 /// times 16 queries and goes through tiles of 64 slots, one page each. For the scores a warp has 8
 /// slots of the tile, for the products with V 32 elements of head_dim; weights go from one to the
 /// other through shared memory. K and V of the tiles lie by turns in a ring of three places, two of
-/// which travel while one is read.
+/// which travel while one is read. Where the queries leave no room for two such CTAs on a
+/// multiprocessor there are two places, one for K and one for V, and one travels: what a CTA waits
+/// for the other one hides.
 ///
 /// Queries and weights are fp16: a score is off by at most 2^-11 |q| |k| / 16, a weight by 2^-11 of
 /// itself or 2^-25; sums are fp32, and the mass is that of the rounded weights. The row of a query
@@ -22,12 +24,13 @@ struct attention_tiles_params : attention_args {
   static constexpr bool folds = Folds;
   static constexpr int warps = 8;
   static constexpr int threads = warps * warp_size;
-  static constexpr int min_blocks = Tiles == 1 ? 2 : 1;
+  static constexpr int min_blocks = Tiles > 1 && Folds ? 1 : 2;
   static constexpr bool waits_itself = true;
   static constexpr int queries_per_block = 16 * Tiles;
   static constexpr int tile_slots = 64;
   static constexpr int row_bytes = head_dim * 2;
-  static constexpr int places = 3;
+  static constexpr bool has_spare_place = Tiles == 1 || Folds;
+  static constexpr int places = has_spare_place ? 3 : 2;
 
   static constexpr int tile_bytes = tile_slots * row_bytes;
   static constexpr int queries_at = places * tile_bytes;        ///< f16 [query][head_dim]
@@ -52,6 +55,7 @@ struct attention_tiles_params : attention_args {
 };
 
 using attention_few_params = attention_tiles_params<1, false>;
+using attention_pair_params = attention_tiles_params<2, false>;
 using attention_some_params = attention_tiles_params<3, false>;
 using attention_few_folded_params = attention_tiles_params<1, true>;
 using attention_some_folded_params = attention_tiles_params<3, true>;

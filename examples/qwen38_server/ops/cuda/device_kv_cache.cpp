@@ -194,6 +194,8 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
       launch(attention_many_folded_params(), window);
     } else if (few) {
       launch(attention_few_params(), window);
+    } else if (span_queries <= attention_pair_params::queries_per_block) {
+      launch(attention_pair_params(), window);
     } else {
       launch(attention_some_params(), window);
     }

@@ -30,8 +30,8 @@ namespace qwen38::ops::cuda {
 using kernel_params =
     std::variant<embed_params, copy_rows_params, pack_tokens_params, choose_params, rms_norm_params,
                  store_kv_params, prepare_queries_params, prepare_heads_params,
-                 attention_simt_params, attention_few_params, attention_some_params,
-                 attention_few_folded_params, attention_some_folded_params,
+                 attention_simt_params, attention_few_params, attention_pair_params,
+                 attention_some_params, attention_few_folded_params, attention_some_folded_params,
                  attention_many_folded_params, attention_output_params, gdn_prepare_params,
                  gdn_chunk_factors_params, gdn_chunk_scan_params, gdn_recurrence_params<1>,
                  gdn_recurrence_params<2>, gdn_norm_params, gdn_shift_params, gdn_short_params<1>,

@@ -227,6 +227,29 @@ TEST_P(cuda_attention, rows_that_it_stores_itself_may_be_in_any_tile) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(results[i], results[i + 3])) << i;
 }
 
+// Partitions of several tiles by CTAs of 16, of 32 and of 48 queries: kernels that hold K and V of
+// their tiles in rings of three and of two places.
+TEST_P(cuda_attention, queries_of_a_cta_change_no_bit_of_partitions_with_several_tiles) {
+  std::int64_t const first = 1084;  // up to 1093, across a border of tiles, and up to 1101
+  sequence const s(wide_shape, first + 17, 44, scattered_pages(0, 18));
+  std::vector<std::vector<float>> results;
+  for (std::vector<std::int64_t> const& rows : {std::vector<std::int64_t>(17, 1), {4, 5, 8}}) {
+    auto device = cuda();
+    attention_run run(device, wide_shape, 0);
+    for (std::int64_t row = 0; row < first; row += 96) {
+      run.pass({{&s, row, std::min(row + 96, first)}}, false);
+    }
+    results.emplace_back();
+    std::int64_t at = first;
+    for (std::int64_t const count : rows) {
+      auto const out = run.pass({{&s, at, at + count}});
+      results.back().insert(results.back().end(), out.begin(), out.end());
+      at += count;
+    }
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
 // The pass of a long prompt, and one that goes on from there.
 TEST_P(cuda_attention, wide_passes_give_the_bits_of_narrow_ones) {
   bool const is_slow = test_device_is_emulated();
@@ -465,6 +488,11 @@ TEST(cuda_attention_launches, have_ctas_of_few_queries_as_long_as_all_run_at_onc
   EXPECT_EQ(launches_of(8, 11 * 64 - 8), few);
   EXPECT_EQ(launches_of(8, 11 * 64 - 7), some);
   EXPECT_EQ(launches_of(8, 32768), some);
+  // 5 rows are 30 queries.
+  launch_counts const pair = {{"prepare_heads", 1}, {"attention_pair", 1}, {"attention_output", 1}};
+  EXPECT_EQ(launches_of(5, 16 * 64 - 5), few);
+  EXPECT_EQ(launches_of(5, 16 * 64 - 4), pair);
+  EXPECT_EQ(launches_of(6, 2048), some);
 }
 
 TEST(cuda_attention_launches, store_more_rows_than_a_cta_has_warps_by_one_of_their_own) {

@@ -43,6 +43,7 @@ inline constexpr bool is_gdn_short<ops::cuda::gdn_short_params<Ctas>> = true;
         if constexpr (std::is_same_v<Params, prepare_heads_params>) return "prepare_heads";
         if constexpr (std::is_same_v<Params, attention_simt_params>) return "attention_simt";
         if constexpr (std::is_same_v<Params, attention_few_params>) return "attention_few";
+        if constexpr (std::is_same_v<Params, attention_pair_params>) return "attention_pair";
         if constexpr (std::is_same_v<Params, attention_some_params>) return "attention_some";
         if constexpr (std::is_same_v<Params, attention_output_params>) return "attention_output";
         if constexpr (std::is_same_v<Params, gdn_prepare_params>) return "gdn_prepare";
