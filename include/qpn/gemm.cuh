@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <type_traits>
+
 #include "qpn/arch/program_code.cuh"
 #include "qpn/arch/sm70/gemm_kernel.cuh"
 #include "qpn/arch/sm70/gemm_params.hpp"
@@ -95,22 +97,23 @@ template <class Operand, int RowTiles, bool Candidates, int Registers, int Halve
       launch(kernel, grid, threads, shared_bytes, {true, carveout}, stream, params));
 }
 
-/// The same without candidates and with whole strips.
+/// The same without candidates.
 /// @param registers  one of the policy's choices, at or behind Choice
-template <class Operand, int RowTiles, int Choice = 0, class Format>
+template <class Operand, int RowTiles, int Halves, x_order Order, int Choice = 0, class Format>
 [[nodiscard]] static status launch_mma16_with(int registers, gemm_arch arch,
                                               gemm_plan<Format> const& plan, gemm_args const& args,
                                               workspace_view workspace,
                                               cudaStream_t stream) noexcept {
-  constexpr sm80::register_choices choices = sm80::gemm_policy<Operand, RowTiles>::choices;
+  constexpr sm80::register_choices choices =
+      sm80::gemm_policy<Operand, RowTiles>::choices_of(Halves);
   if constexpr (Choice + 1 < choices.count) {
     if (registers != choices.values[Choice]) {
-      return launch_mma16_with<Operand, RowTiles, Choice + 1>(registers, arch, plan, args,
-                                                              workspace, stream);
+      return launch_mma16_with<Operand, RowTiles, Halves, Order, Choice + 1>(
+          registers, arch, plan, args, workspace, stream);
     }
   }
-  return launch_mma16<Operand, RowTiles, false, choices.values[Choice], 2>(arch, plan, args,
-                                                                           workspace, stream);
+  return launch_mma16<Operand, RowTiles, false, choices.values[Choice], Halves, Order>(
+      arch, plan, args, workspace, stream);
 }
 
 template <class Operand, int RowTiles, class Format>
@@ -123,23 +126,22 @@ template <class Operand, int RowTiles, class Format>
                                                                        stream);
   }
   sm80::launch_form const form = sm80::form_of<Operand, RowTiles>(plan, args);
+  auto const with = [&](auto halves, auto order) {
+    return launch_mma16_with<Operand, RowTiles, decltype(halves)::value, decltype(order)::value>(
+        form.registers, arch, plan, args, workspace, stream);
+  };
+  auto const with_order = [&](auto order) {
+    if constexpr (policy::has_halves) {
+      if (form.halves == 1) return with(std::integral_constant<int, 1>(), order);
+    }
+    return with(std::integral_constant<int, 2>(), order);
+  };
   if constexpr (policy::has_fragments) {
-    static_assert(policy::has_halves && policy::choices.count == 1);
     if (args.order != x_order::rows) {
-      return form.halves == 1
-                 ? launch_mma16<Operand, RowTiles, false, policy::half_registers, 1,
-                                x_order::fragments>(arch, plan, args, workspace, stream)
-                 : launch_mma16<Operand, RowTiles, false, policy::registers, 2, x_order::fragments>(
-                       arch, plan, args, workspace, stream);
+      return with_order(std::integral_constant<x_order, x_order::fragments>());
     }
   }
-  if constexpr (policy::has_halves) {
-    if (form.halves == 1) {
-      return launch_mma16<Operand, RowTiles, false, policy::half_registers, 1>(arch, plan, args,
-                                                                               workspace, stream);
-    }
-  }
-  return launch_mma16_with<Operand, RowTiles>(form.registers, arch, plan, args, workspace, stream);
+  return with_order(std::integral_constant<x_order, x_order::rows>());
 }
 
 /// @param fit  from fit_mma16_route

@@ -108,23 +108,25 @@ TEST_P(gpu_gemm_every_kernel, of_the_gpus_own_layout) {
   }
 }
 
-// Weights for each count of registers that sm80::choose_registers has on an H200: the row's bits
-// are those of the kernel with four row tiles, which has one count.
+// Weights for each count of registers that sm80::choose_registers has on an H200, whole strips and
+// halves: the row's bits are those of the kernel with four row tiles, which has one count.
 struct register_case {
   weight_kind kind;
   std::int64_t strips;
-  int registers;  ///< of one row tile
+  char const* one_tile;  ///< registers with one row tile
 };
 class gpu_gemm_registers : public testing::TestWithParam<register_case> {};
 INSTANTIATE_TEST_SUITE_P(gpu, gpu_gemm_registers,
-                         testing::Values(register_case{all_weight_kinds[0], 700, 56},
-                                         register_case{all_weight_kinds[0], 1200, 96},
-                                         register_case{all_weight_kinds[0], 40, 128},
-                                         register_case{all_weight_kinds[2], 40, 168},
-                                         register_case{all_weight_kinds[2], 1200, 128}),
+                         testing::Values(register_case{all_weight_kinds[0], 40, "halves_of_80"},
+                                         register_case{all_weight_kinds[0], 160, "more_halves"},
+                                         register_case{all_weight_kinds[0], 300, "128"},
+                                         register_case{all_weight_kinds[0], 700, "64"},
+                                         register_case{all_weight_kinds[0], 1100, "56"},
+                                         register_case{all_weight_kinds[2], 40, "halves_of_80"},
+                                         register_case{all_weight_kinds[2], 160, "more_halves"},
+                                         register_case{all_weight_kinds[2], 1200, "128"}),
                          [](auto const& tested) {
-                           return to_string(tested.param.kind) + "_" +
-                                  std::to_string(tested.param.registers);
+                           return to_string(tested.param.kind) + "_" + tested.param.one_tile;
                          });
 
 TEST_P(gpu_gemm_registers, change_no_bit) {

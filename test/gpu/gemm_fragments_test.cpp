@@ -63,7 +63,7 @@ class device_fragments {
   return call.result();
 }
 
-// n is ragged. On an H200 6 and 128 strips are halved, 162 with one row tile alone, 270 never.
+// n is ragged. On an H200 6, 128 and 162 strips are halved, the last with fewer registers; 270 not.
 TEST_F(gpu_x_fragments, give_the_bits_of_rows) {
   std::uint64_t seed = 300;
   for (weight_kind const kind : {fp8_tensor, fp8_channel}) {

@@ -266,31 +266,38 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
                                    workspace_view workspace, emulator_memory& memory,
                                    emulated_call_options const& options) {
   using policy = detail::sm80::gemm_policy<Operand, RowTiles>;
-  auto const run = [&](auto candidates, auto batches, auto halves) {
-    return emulate_mma16_kernel<Operand, RowTiles, candidates, batches, halves>(
-        plan, args, workspace, memory, options);
-  };
+  if (plan.problem.candidates != 0) {
+    return emulate_mma16_kernel<Operand, RowTiles, true, 1, 2>(plan, args, workspace, memory,
+                                                               options);
+  }
   constexpr std::integral_constant<int, 1> one;
   constexpr std::integral_constant<int, 2> two;
-  if (plan.problem.candidates != 0) return run(std::true_type{}, one, two);
   detail::sm80::launch_form const form = detail::sm80::form_of<Operand, RowTiles>(plan, args);
-  if constexpr (policy::has_fragments) {
-    constexpr x_order fragments = x_order::fragments;
-    auto const run_fragments = [&](auto halves) {
-      constexpr int batches = policy::batches(policy::registers, false, halves, fragments);
-      return emulate_mma16_kernel<Operand, RowTiles, false, batches, halves, fragments>(
+  auto const run_form = [&](auto of_halves, auto of_order) {
+    constexpr int halves = decltype(of_halves)::value;
+    constexpr x_order order = decltype(of_order)::value;
+    constexpr detail::sm80::register_choices choices = policy::choices_of(halves);
+    auto const run = [&](auto batches) {
+      return emulate_mma16_kernel<Operand, RowTiles, false, batches, halves, order>(
           plan, args, workspace, memory, options);
     };
-    if (args.order == fragments) return form.halves == 1 ? run_fragments(one) : run_fragments(two);
+    if constexpr (policy::batches(choices.values[choices.count - 1], false, halves, order) == 2) {
+      if (policy::batches(form.registers, false, halves, order) == 2) return run(two);
+    }
+    return run(one);
+  };
+  auto const run_order = [&](auto order) {
+    if constexpr (policy::has_halves) {
+      if (form.halves == 1) return run_form(one, order);
+    }
+    return run_form(two, order);
+  };
+  if constexpr (policy::has_fragments) {
+    if (args.order == x_order::fragments) {
+      return run_order(std::integral_constant<x_order, x_order::fragments>());
+    }
   }
-  if constexpr (policy::has_halves) {
-    using batches = std::integral_constant<int, policy::batches(policy::half_registers, false)>;
-    if (form.halves == 1) return run(std::false_type{}, batches{}, one);
-  }
-  if constexpr (policy::batches(policy::choices.values[policy::choices.count - 1], false) == 2) {
-    if (policy::batches(form.registers, false) == 2) return run(std::false_type{}, two, two);
-  }
-  return run(std::false_type{}, one, two);
+  return run_order(std::integral_constant<x_order, x_order::rows>());
 }
 
 /// Row tiles of the kernel that is emulated: four in the place of kernels over wgmma.

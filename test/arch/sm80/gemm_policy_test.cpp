@@ -60,26 +60,38 @@ TEST(gemm_policy, halves_the_strips_of_weights_that_have_few) {
     EXPECT_TRUE(prefers_halves(format, 1, 264, 1, h200));
     EXPECT_FALSE(prefers_halves(format, 1, 272, 1, h200));
     EXPECT_FALSE(prefers_halves(format, 1, 128, 2, h200)) << "two row blocks";
+    EXPECT_TRUE(prefers_halves(format, 2, 160, 1, h200));
+    EXPECT_FALSE(prefers_halves(format, 2, 272, 1, h200));
     EXPECT_FALSE(prefers_halves(format, 4, 1, 1, h200));
   }
-  EXPECT_TRUE((gemm_policy<nvfp4_operand, 1>::has_halves));
-  EXPECT_TRUE((gemm_policy<fp8_operand, 1>::has_halves));
-  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 1>::has_halves));
-  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 1>::has_halves));
+  EXPECT_FALSE(prefers_halves(format_id::dense16, 2, 1, 1, h200));
 }
 
-TEST(gemm_policy, halves_strips_for_two_row_tiles_of_fp8_where_a_multiprocessor_has_one) {
-  EXPECT_TRUE(prefers_halves(format_id::fp8, 2, 128, 1, h200));  // in of four ranks
-  EXPECT_TRUE(prefers_halves(format_id::fp8, 2, 132, 1, h200));
-  EXPECT_FALSE(prefers_halves(format_id::fp8, 2, 133, 1, h200));
-  EXPECT_FALSE(prefers_halves(format_id::fp8, 2, 112, 2, h200)) << "two row blocks";
-  EXPECT_FALSE(prefers_halves(format_id::nvfp4, 2, 1, 1, h200));
-  EXPECT_FALSE(prefers_halves(format_id::dense16, 2, 1, 1, h200));
-  EXPECT_TRUE((gemm_policy<fp8_operand, 2>::has_halves));
+template <int RowTiles>
+void halves_of_two_formats() {
+  EXPECT_TRUE((gemm_policy<nvfp4_operand, RowTiles>::has_halves));
+  EXPECT_TRUE((gemm_policy<fp8_operand, RowTiles>::has_halves));
+  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, RowTiles>::has_halves));
+  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, RowTiles>::has_halves));
+}
+
+TEST(gemm_policy, has_halves_of_nvfp4_and_fp8_for_f16_rows) {
+  halves_of_two_formats<1>();
+  halves_of_two_formats<2>();
   EXPECT_FALSE((gemm_policy<fp8_operand, 4>::has_halves));
-  EXPECT_FALSE((gemm_policy<nvfp4_operand, 2>::has_halves));
-  EXPECT_FALSE((gemm_policy<bf16_operand<fp8>, 2>::has_halves));
-  EXPECT_FALSE((gemm_policy<weight_operand<fp8, dtype::e4m3, true>, 2>::has_halves));
+}
+
+TEST(gemm_policy, has_all_halves_resident_at_once) {
+  auto const chosen_of = [](auto policy, int strips) {
+    return choose_registers(decltype(policy)::half_choices, 2 * strips, 8, h200);
+  };
+  gemm_policy<fp8_operand, 1> const one;
+  gemm_policy<fp8_operand, 2> const two;
+  EXPECT_EQ(chosen_of(one, 160), 80);
+  EXPECT_EQ(chosen_of(two, 128), 128) << "two for each multiprocessor";
+  EXPECT_EQ(chosen_of(two, 132), 128);
+  EXPECT_EQ(chosen_of(two, 133), 80) << "three";
+  EXPECT_EQ(resident_ctas(80, 8), 3);
 }
 
 TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
@@ -90,7 +102,10 @@ TEST(gemm_policy, keeps_two_batches_where_there_are_registers) {
   EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false)), 1);
   EXPECT_EQ((gemm_policy<fp8_operand, 4>::batches(128, false)), 1);
   EXPECT_EQ((gemm_policy<bf16_operand<fp8>, 2>::batches(128, false)), 1);
+  EXPECT_EQ((gemm_policy<nvfp4_operand, 1>::batches(80, false, 1)), 2);
+  EXPECT_EQ((gemm_policy<nvfp4_operand, 1>::batches(80, false)), 1);
   EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 1)), 1);
+  EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(80, false, 1, x_order::fragments)), 1);
   EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 1, x_order::fragments)), 2);
   EXPECT_EQ((gemm_policy<fp8_operand, 2>::batches(128, false, 2, x_order::fragments)), 1);
   EXPECT_EQ((gemm_policy<fp8_operand, 1>::batches(128, false, 1, x_order::fragments)), 2);
@@ -136,7 +151,8 @@ TEST(gemm_policy, halves_strips_of_16_bit_weights_beside_another_launch) {
   EXPECT_FALSE((gemm_policy<dense, 4>::has_halves));
   EXPECT_FALSE((gemm_policy<bf16_operand<dense16>, 1>::has_halves));
   EXPECT_FALSE((gemm_policy<fp8_operand, 1>::halves_beside));
-  int const registers = gemm_policy<dense, 1>::half_registers;
+  EXPECT_EQ((gemm_policy<dense, 1>::half_choices.count), 1);
+  int const registers = gemm_policy<dense, 1>::half_choices.values[0];
   EXPECT_LE(registers * 8 * warp_lanes, 128 * 4 * warp_lanes) << "the place of four warps";
 
   gemm_plan<dense16> plan;

@@ -29,7 +29,9 @@ template <class Operand, int RowTiles, class Format>
   bool const is_beside = args.overlap_previous && args.beside_previous;
   if (has_halves && ((policy::halves_beside && is_beside) ||
                      prefers_halves(plan.layout.format, RowTiles, strips, blocks, plan.sm_count))) {
-    return {policy::half_registers, 1};
+    return {choose_registers(policy::half_choices, 2 * strips * blocks, plan.layout.ctas,
+                             plan.sm_count),
+            1};
   }
   return {choose_registers(policy::choices, strips * blocks, plan.layout.ctas, plan.sm_count), 2};
 }

@@ -35,11 +35,10 @@ struct register_choices {
 }
 
 /// Strips for each multiprocessor up to which launches have CTAs of half a strip, for x in f16; 0:
-/// there is no such kernel. With two row tiles a multiprocessor that has three halves is slower
-/// than one with two strips, and nvfp4 slower in any case.
+/// there is no such kernel.
 [[nodiscard]] constexpr int most_halved_strips(format_id format, int row_tiles) noexcept {
-  if (format != format_id::nvfp4 && format != format_id::fp8) return 0;
-  return row_tiles == 1 ? 2 : row_tiles == 2 && format == format_id::fp8 ? 1 : 0;
+  bool const is_tuned = format == format_id::nvfp4 || format == format_id::fp8;
+  return is_tuned && row_tiles <= 2 ? 2 : 0;
 }
 
 /// Of kernels with candidates.
@@ -70,13 +69,15 @@ struct gemm_policy {
   /// Whether there are kernels without candidates for x in fragment order. nvfp4 gains nothing.
   static constexpr bool has_fragments = is_tuned && is_fp8 && RowTiles <= 2;
 
-  /// Batches that a warp has registers for. Two row tiles are slower with two of them, but for
-  /// halves that read x in fragment order.
+  /// Batches that a warp has registers for: two where halves have 80 and whole strips 128. Two row
+  /// tiles are slower with two of them, but for halves of 128 that read x in fragment order.
   [[nodiscard]] QPN_HD static constexpr int batches(int of_registers, bool candidates,
                                                     int halves = 2,
                                                     x_order order = x_order::rows) noexcept {
-    bool const two = RowTiles == 1 || (RowTiles == 2 && halves == 1 && order == x_order::fragments);
-    return is_tuned && !candidates && two && of_registers >= 128 ? 2 : 1;
+    bool const two = RowTiles == 1 ? of_registers >= (halves == 1 ? 80 : 128)
+                                   : RowTiles == 2 && halves == 1 && order == x_order::fragments &&
+                                         of_registers >= 128;
+    return is_tuned && !candidates && two ? 2 : 1;
   }
 
   /// Whether launches beside the one before have half a strip for a CTA, and few registers: 8 warps
@@ -84,10 +85,16 @@ struct gemm_policy {
   static constexpr bool halves_beside =
       Operand::format::id == format_id::dense16 && f16_x && RowTiles <= 2;
 
-  /// Whether there is a kernel whose CTAs have half a strip each, and its registers.
+  /// Whether there are kernels whose CTAs have half a strip each, and their registers: with 80 a
+  /// multiprocessor has three CTAs of 8 warps.
   static constexpr bool has_halves =
       halves_beside || (is_tuned && most_halved_strips(Operand::format::id, RowTiles) != 0);
-  static constexpr int half_registers = halves_beside ? 64 : 128;
+  static constexpr register_choices half_choices = halves_beside   ? register_choices{1, {64}}
+                                                   : RowTiles == 1 ? register_choices{1, {80}}
+                                                                   : register_choices{2, {80, 128}};
+  [[nodiscard]] static constexpr register_choices choices_of(int halves) noexcept {
+    return halves == 1 ? half_choices : choices;
+  }
 
   /// Records that a warp loads at once: of a batch, which has 2 or 4, as many as have room.
   static constexpr int records =
