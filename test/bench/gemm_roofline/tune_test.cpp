@@ -103,10 +103,10 @@ TEST(gemm_tune_candidates, are_what_the_plan_takes_and_the_rules_come_first) {
   device_info const device = test::hopper_h200();
   packed_layout const layout =
       test::hopper_layout(format_id::nvfp4, scale_mode::tensor, 5120, 17408);
-  EXPECT_EQ(
-      texts_of(tune::candidates_of(layout, 16, device)),
-      (std::vector<std::string>{"mt2", "mt1", "mt1 r56", "mt1 r128", "mt2 r96", "mt4", "group 32/1",
-                                "group 64/1", "group 64/2", "group 96/1", "group 96/3"}));
+  EXPECT_EQ(texts_of(tune::candidates_of(layout, 16, device)),
+            (std::vector<std::string>{"mt2", "mt1", "mt1 r56", "mt1 r128", "mt2 r96", "mt2 r128",
+                                      "mt4", "group 32/1", "group 64/1", "group 64/2", "group 96/1",
+                                      "group 96/3"}));
   EXPECT_EQ(texts_of(tune::candidates_of(layout, 80, device)),
             (std::vector<std::string>{"group 96/3", "mt2", "mt2 r128", "mt4", "group 96/1"}));
   // 80 tiles of 128 rows are a wave of single CTAs, and more than waves of clusters.
@@ -125,8 +125,8 @@ TEST(gemm_tune_candidates, are_what_the_plan_takes_and_the_rules_come_first) {
   // Of one row block a CTA has half a strip, so that any count of registers is another kernel.
   EXPECT_EQ(texts_of(tune::candidates_of(layout, 8, device)),
             (std::vector<std::string>{"mt1", "mt1 r56", "mt1 r64", "mt1 r128", "mt2", "mt2 r96",
-                                      "mt4", "group 32/1", "group 64/1", "group 64/2", "group 96/1",
-                                      "group 96/3"}));
+                                      "mt2 r128", "mt4", "group 32/1", "group 64/1", "group 64/2",
+                                      "group 96/1", "group 96/3"}));
   // Without wgmma row tiles are left.
   device_info ampere = device;
   ampere.compute_capability = 80;
