@@ -33,6 +33,9 @@ inline constexpr int partition_zones = 7;
   }
 }
 
+/// From here on a partition has more slots than a page.
+inline constexpr std::int64_t first_slot_of_long_partitions = zone_at(1).begin;
+
 [[nodiscard]] QPN_HD constexpr std::int64_t partition_of(std::int64_t slot) {
   partition_zone zone = zone_at(0);
   QPN_UNROLL

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <qpn/detail/lane_types.hpp>
 #include <type_traits>
 
@@ -42,34 +41,32 @@ class attention_tiles_thread {
         (beyond <= b_.last_slot ? static_cast<int>(beyond) : b_.last_slot + tile_slots) /
         tile_slots;
     std::int64_t page = page_of(first);
+    new_row made;
     head_weights weights;
     head_weights key_weights;
     if constexpr (Params::prepares) {
-      find_new_row(first_slot_of(b_.partition), beyond);
+      made = find_new_row(first_slot_of(b_.partition), beyond);
       weights = load_head_weights(lane_, p_.rope);
-      if (new_.slot >= 0) key_weights = load_head_weights(lane_, p_.store.rope);
-      if (new_.slot >= 0) {
-        find_angles(new_.row);
+      if (made.slot >= 0) {
+        key_weights = load_head_weights(lane_, p_.store.rope);
+        find_angles(made.row);
       } else if (warp_ < b_.queries) {
         find_angles(row_of(warp_));
       }
     }
-    // The launch before may still write what the pass has of keys and values.
-    bool const is_there = std::int64_t{first + 1} * tile_slots <= first_slot_written();
-    if (is_there) {
-      copy_tile<false>(first, page, 0);
-      copy_tile<true>(first, page, 1);
-    }
+    // The launch before may still write what the pass has of keys and values, but for what this one
+    // makes of them.
+    bool const is_there =
+        made.makes || std::int64_t{first + 1} * tile_slots <= first_slot_of_span();
+    if (is_there) copy_tile<false>(first, page, 0, made.makes);
     lane_.wait_previous();
     if constexpr (!Params::prepares) copy_queries();
     if (!is_there) copy_tile<false>(first, page, 0);
     lane_.commit_copies();
-    if (!is_there) copy_tile<true>(first, page, 1);
+    copy_tile<true>(first, page, 1, made.makes);
     lane_.commit_copies();
     if constexpr (Params::prepares) {
-      if (new_.slot >= 0) make_new_row(key_weights);
-      put_new_row<false>(first, 0);
-      put_new_row<true>(first, 1);
+      if (made.slot >= 0) make_new_row(key_weights, made, first);
       prepare_queries(weights);
     }
     int place = 0;  // of the tile's K
@@ -79,21 +76,21 @@ class attention_tiles_thread {
       bool const more = tile + 1 < end;
       lane_.template wait_copies<has_spare ? 1 : 0>();
       lane_.sync_block();  // K is there, and nobody reads the V before
-      if (!has_spare && tile != first) fill_tile<true>(tile, page, place_of_values);
+      if (!has_spare && tile != first) copy_tile<true>(tile, page, place_of_values);
       if (more) page = page_of(tile + 1);
-      if (has_spare && more) fill_tile<false>(tile + 1, page, next(place_of_values));
+      if (has_spare && more) copy_tile<false>(tile + 1, page, next(place_of_values));
       lane_.commit_copies();
       find_scores(tile, place);
       lane_.sync_block();  // the largest scores are there, and nobody reads K
       if constexpr (!has_spare) {
-        if (more) fill_tile<false>(tile + 1, page, place);
+        if (more) copy_tile<false>(tile + 1, page, place);
         lane_.commit_copies();
       }
       weigh(tile);
       lane_.template wait_copies<1>();
       lane_.sync_block();  // weights and V are there
       if constexpr (has_spare) {
-        if (more) fill_tile<true>(tile + 1, page, place);
+        if (more) copy_tile<true>(tile + 1, page, place);
         lane_.commit_copies();
       }
       add_values(place_of_values);
@@ -117,7 +114,6 @@ class attention_tiles_thread {
   static constexpr int columns = head_dim / Params::warps / 8;  ///< blocks of 8 elements of a warp
   static constexpr bool folds = Params::folds;
   static constexpr bool has_spare = Params::has_spare_place;
-  static constexpr int no_slot = std::numeric_limits<int>::max();  ///< behind all that there are
   static_assert(tile_slots == kv_page_tokens && columns == 4);
 
   /// What is kept of a partition, and of all before.
@@ -209,56 +205,54 @@ class attention_tiles_thread {
     }
   }
 
-  /// Finds the row of the pass whose keys and values the warp makes: slots from `first` to before
-  /// `beyond` are the CTA's. The last warps have one, as the first ones have queries.
-  QPN_HD void find_new_row(std::int64_t first, std::int64_t beyond) {
-    if (p_.store.kv == nullptr) return;
-    new_.first_slot = static_cast<int>(b_.span.position) + b_.first_slot_held;
-    new_.row = Params::warps - 1 - warp_;
-    int const slot = new_.first_slot + new_.row;
+  /// The row of the pass whose keys and values the warp makes.
+  struct new_row {
+    bool makes = false;  ///< the launch makes those of the pass
+    int row = 0;         ///< of the span
+    int slot = -1;       ///< -1: the warp has none
+  };
+  /// Slots from `first` to before `beyond` are the CTA's. The last warps have a row, as the first
+  /// ones have queries.
+  [[nodiscard]] QPN_HD new_row find_new_row(std::int64_t first, std::int64_t beyond) const {
+    new_row made;
+    made.makes = p_.store.kv != nullptr;
+    made.row = Params::warps - 1 - warp_;
+    std::int64_t const slot = first_slot_of_span() + made.row;
     bool const is_of_cta = slot >= first && slot < beyond && slot <= b_.last_slot;
-    if (new_.row < b_.span.rows && is_of_cta) new_.slot = slot;
+    if (made.makes && made.row < b_.span.rows && is_of_cta) made.slot = static_cast<int>(slot);
+    return made;
   }
-  /// Behind find_angles() of the row. Every CTA whose queries see it makes it; the one that has the
-  /// row's first query stores it.
-  QPN_HD void make_new_row(head_weights const& weights) {
-    std::int64_t const row = b_.span.first_row + new_.row;
-    new_.halves = make_kv(lane_, p_.store, weights, row, b_.kv_head, scratch);
+  /// Behind find_angles() of the row. Every CTA whose queries see the row makes it, and puts it
+  /// into the first tile, if it is there; the one that has its first query stores it, and takes it
+  /// from the cache if it belongs to a later tile.
+  QPN_HD void make_new_row(head_weights const& weights, new_row const& made, int first_tile) {
+    std::int64_t const row = b_.span.first_row + made.row;
+    kv_halves const halves = make_kv(lane_, p_.store, weights, row, b_.kv_head, scratch);
     lane_.sync_warp();  // the warp's scratch is read no more
-    int const query = new_.row * b_.group - b_.first_query;
+    if (made.slot / tile_slots == first_tile) {
+      int const in_tile = made.slot % tile_slots;
+      QPN_UNROLL
+      for (int j = 0; j < values_per_lane; ++j) {
+        int const d = lane_.thread() % warp_size + warp_size * j;
+        lane_.shared_store(row_place(in_tile, d / 8) + d % 8 * 2, kv_halves::half(halves.key, j));
+        lane_.shared_store(Params::tile_bytes + value_place(in_tile, d / 8) + d % 8 * 2,
+                           kv_halves::half(halves.value, j));
+      }
+    }
+    int const query = made.row * b_.group - b_.first_query;
     if (query < 0 || query >= b_.queries) return;
-    std::int64_t const page = page_of(new_.slot / tile_slots);
-    store_kv(lane_, p_.store, new_.halves, page, b_.kv_head, new_.slot);
+    std::int64_t const page = page_of(made.slot / tile_slots);
+    store_kv(lane_, p_.store, halves, page, b_.kv_head, made.slot);
   }
-  /// The warp's new row to its place in a tile of K or V.
-  template <bool Values>
-  QPN_HD void put_new_row(int tile, int place) {
-    if (new_.slot < 0 || new_.slot / tile_slots != tile) return;
-    int const row = new_.slot % tile_slots;
-    QPN_UNROLL
-    for (int j = 0; j < values_per_lane; ++j) {
-      int const d = lane_.thread() % warp_size + warp_size * j;
-      int const at = Values ? value_place(row, d / 8) : row_place(row, d / 8);
-      lane_.shared_store(place * Params::tile_bytes + at + d % 8 * 2,
-                         kv_halves::half(Values ? new_.halves.value : new_.halves.key, j));
-    }
-  }
-  /// The first slot that the launch before may still write.
-  [[nodiscard]] QPN_HD std::int64_t first_slot_written() const {
-    if constexpr (Params::prepares) {
-      if (p_.store.kv != nullptr) return no_slot;
-    }
+  /// The first that the pass has keys and values for.
+  [[nodiscard]] QPN_HD std::int64_t first_slot_of_span() const {
     return b_.span.position + b_.first_slot_held;
   }
 
-  template <bool Values>
-  QPN_HD void fill_tile(int tile, std::int64_t page, int place) {
-    copy_tile<Values>(tile, page, place);
-    if constexpr (Params::prepares) put_new_row<Values>(tile, place);
-  }
   /// What the cache has of a tile of K or V; zeros where nothing is held that a query sees.
+  /// @param only_before  leaves out what is seen of the pass itself
   template <bool Values>
-  QPN_HD void copy_tile(int tile, std::int64_t page, int place) {
+  QPN_HD void copy_tile(int tile, std::int64_t page, int place, bool only_before = false) {
     int const piece = lane_.thread() % warp_size;
     std::uint16_t const* const from =
         (Values ? p_.values : p_.keys) +
@@ -269,9 +263,7 @@ class attention_tiles_thread {
       int const row = warp_ + Params::warps * j;
       int const slot = tile * tile_slots + row;
       bool const held = slot >= b_.first_slot_held && slot <= b_.last_slot;
-      if constexpr (Params::prepares) {
-        if (slot >= new_.first_slot && held) continue;
-      }
+      if (only_before && held && slot >= first_slot_of_span()) continue;
       int const to = at + (Values ? value_place(row, piece) : row_place(row, piece));
       lane_.copy_async(to, from + row * head_dim, held);
     }
@@ -454,13 +446,6 @@ class attention_tiles_thread {
     }
   }
 
-  /// Rows of the pass that the CTA itself makes, and that of the warp.
-  struct new_rows {
-    int first_slot = no_slot;
-    int row = 0;    ///< of the span
-    int slot = -1;  ///< -1: the warp has none
-    kv_halves halves;
-  };
   struct row_angles {
     int row = -1;  ///< of the span, that the warp's scratch has the angles of
   };
@@ -476,7 +461,6 @@ class attention_tiles_thread {
   float scores_[tiles][4];
   running_sums sums_;
   std::conditional_t<folds, running_sums, nothing> folded_;
-  std::conditional_t<Params::prepares, new_rows, nothing> new_;
   std::conditional_t<Params::prepares, row_angles, nothing> angles_;
 };
 

@@ -50,7 +50,8 @@ struct attention_tiles_params : attention_args {
   std::int64_t q_gate_stride = 0;
   /// What the pass has of keys and values, of spans of `most_stored` rows at most, where `prepares`
   /// and no launch before has stored it; else `kv` is null. All rows of the pass have a place for
-  /// their sums then.
+  /// their sums then, and if a partition has several tiles, all queries of a span and kv head are
+  /// in one CTA: one that made a row for its first tile alone could not take it from the cache.
   store_kv_params store;
 };
 

@@ -146,7 +146,10 @@ void device_kv_cache::attend_after(std::optional<store_kv_params> const& store, 
                    (!attention.out.folded &&
                     ctas_of(few_queries) * attention.out.partitions <= owner_.info().sm_count);
   bool const prepares = has_tiles_ && few && !attention.out.folded;
-  bool const stores = prepares && p.longest_span() <= attention_few_params::most_stored &&
+  bool const by_one_cta =
+      span_queries <= few_queries || p.last_slot() < first_slot_of_long_partitions;
+  bool const stores = prepares && by_one_cta &&
+                      p.longest_span() <= attention_few_params::most_stored &&
                       attention.out.rows == p.rows();
   if (store && prepares && !stores) owner_.launch(*store);
   if (store && !prepares) owner_.launch(prepare_heads_params{*store, prepare});

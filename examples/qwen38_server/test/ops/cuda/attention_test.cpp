@@ -416,8 +416,8 @@ TEST_P(cuda_attention, refuses_pages_that_do_not_hold_the_rows) {
   EXPECT_NO_THROW(store({3, -1}, 64, 0));
 }
 
-// The first tiles of keys and values are copied before the wait where the pass writes none of them:
-// in a model a product stands between those who wrote them and the attention.
+// The first tile of keys is copied before the wait where the pass writes none of it: in a model a
+// product stands between those who wrote it and the attention.
 TEST(cuda_attention_early, keys_are_read_before_the_wait_where_the_pass_writes_none) {
   if (!test_device_is_emulated()) GTEST_SKIP() << "a GPU does not tell";
   ops::attention_shape const shape{2, 1, 256, 64, 1e7, 1e-6F};
@@ -455,19 +455,23 @@ TEST(cuda_attention_early, keys_are_read_before_the_wait_where_the_pass_writes_n
   }
 }
 
-/// What an H200 is told to launch for `rows` rows of the 27B that follow `live` tokens.
-launch_counts launches_of(std::int64_t rows, std::int64_t live) {
+constexpr ops::attention_shape whole_shape{24, 4, 256, 64, 1e7, 1e-6F};  // of the 27B
+
+/// What an H200 is told to launch for `rows` rows that follow `live` tokens.
+launch_counts launches_of(std::int64_t rows, std::int64_t live,
+                          ops::attention_shape const& shape = whole_shape) {
   auto const device = std::make_shared<naming_device>(0, qpn::test::hopper_h200());
   auto const backend = ops::cuda::make_backend(device);
   std::vector<std::int32_t> pages(
       static_cast<std::size_t>((live + rows - 1) / ops::kv_page_tokens + 1));
   std::iota(pages.begin(), pages.end(), 0);
-  auto const cache = backend->make_kv_cache({24, 4, 256, 64, 1e7, 1e-6F}, 1, std::ssize(pages));
+  auto const cache = backend->make_kv_cache(shape, 1, std::ssize(pages));
   auto const norm = backend->make_constants(std::vector<float>(256));
   ops::tensor kv, q_gate, out;
-  auto const kv_memory = backend->make_tensor(row_kind::stream, rows, 2048, kv);
-  auto const q_memory = backend->make_tensor(row_kind::stream, rows, 24 * 512, q_gate);
-  auto const out_memory = backend->make_tensor(row_kind::activation, rows, 24 * 256, out);
+  auto const kv_memory = backend->make_tensor(row_kind::stream, rows, shape.num_kv_heads * 512, kv);
+  auto const q_memory = backend->make_tensor(row_kind::stream, rows, shape.num_heads * 512, q_gate);
+  auto const out_memory =
+      backend->make_tensor(row_kind::activation, rows, shape.num_heads * 256, out);
   ops::pass_limits const limits{.rows = rows, .spans = 1, .pages = std::ssize(pages)};
   auto const passes = backend->make_passes({&limits, 1});
   ops::row_span const span{0, live, 0, rows, false, pages};
@@ -495,9 +499,16 @@ TEST(cuda_attention_launches, have_ctas_of_few_queries_as_long_as_all_run_at_onc
   EXPECT_EQ(launches_of(6, 2048), some);
 }
 
-TEST(cuda_attention_launches, store_more_rows_than_a_cta_has_warps_by_one_of_their_own) {
-  launch_counts const wanted = {{"store_kv", 1}, {"attention_few", 1}, {"attention_output", 1}};
-  EXPECT_EQ(launches_of(9, 64), wanted);
+// CTAs of few queries store up to 8 rows themselves, and where partitions have several tiles, if
+// all queries are in one CTA.
+TEST(cuda_attention_launches, store_other_rows_by_one_of_their_own) {
+  launch_counts const alone = {{"store_kv", 1}, {"attention_few", 1}, {"attention_output", 1}};
+  launch_counts const few = {{"attention_few", 1}, {"attention_output", 1}};
+  EXPECT_EQ(launches_of(8, 64), few);
+  EXPECT_EQ(launches_of(9, 64), alone);
+  EXPECT_EQ(launches_of(2, 2048, wide_shape), few);
+  EXPECT_EQ(launches_of(3, 1021, wide_shape), few);
+  EXPECT_EQ(launches_of(3, 1022, wide_shape), alone);
 }
 
 TEST_P(cuda_attention, refuses_head_sizes_that_the_kernels_lack) {
