@@ -3,8 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <type_traits>
-
 #include "qpn/arch/program_code.cuh"
 #include "qpn/arch/sm70/gemm_kernel.cuh"
 #include "qpn/arch/sm70/gemm_params.hpp"
@@ -126,22 +124,10 @@ template <class Operand, int RowTiles, class Format>
                                                                        stream);
   }
   sm80::launch_form const form = sm80::form_of<Operand, RowTiles>(plan, args);
-  auto const with = [&](auto halves, auto order) {
+  return sm80::visit_form<Operand, RowTiles>(form, args.order, [&](auto halves, auto order) {
     return launch_mma16_with<Operand, RowTiles, decltype(halves)::value, decltype(order)::value>(
         form.registers, arch, plan, args, workspace, stream);
-  };
-  auto const with_order = [&](auto order) {
-    if constexpr (policy::has_halves) {
-      if (form.halves == 1) return with(std::integral_constant<int, 1>(), order);
-    }
-    return with(std::integral_constant<int, 2>(), order);
-  };
-  if constexpr (policy::has_fragments) {
-    if (args.order != x_order::rows) {
-      return with_order(std::integral_constant<x_order, x_order::fragments>());
-    }
-  }
-  return with_order(std::integral_constant<x_order, x_order::rows>());
+  });
 }
 
 /// @param fit  from fit_mma16_route

@@ -270,34 +270,21 @@ emulated_call emulate_mma16_kernel(gemm_plan<Format> const& plan, gemm_args cons
     return emulate_mma16_kernel<Operand, RowTiles, true, 1, 2>(plan, args, workspace, memory,
                                                                options);
   }
-  constexpr std::integral_constant<int, 1> one;
-  constexpr std::integral_constant<int, 2> two;
   detail::sm80::launch_form const form = detail::sm80::form_of<Operand, RowTiles>(plan, args);
   auto const run_form = [&](auto of_halves, auto of_order) {
     constexpr int halves = decltype(of_halves)::value;
     constexpr x_order order = decltype(of_order)::value;
     constexpr detail::sm80::register_choices choices = policy::choices_of(halves);
-    auto const run = [&](auto batches) {
-      return emulate_mma16_kernel<Operand, RowTiles, false, batches, halves, order>(
-          plan, args, workspace, memory, options);
-    };
     if constexpr (policy::batches(choices.values[choices.count - 1], false, halves, order) == 2) {
-      if (policy::batches(form.registers, false, halves, order) == 2) return run(two);
+      if (policy::batches(form.registers, false, halves, order) == 2) {
+        return emulate_mma16_kernel<Operand, RowTiles, false, 2, halves, order>(
+            plan, args, workspace, memory, options);
+      }
     }
-    return run(one);
+    return emulate_mma16_kernel<Operand, RowTiles, false, 1, halves, order>(plan, args, workspace,
+                                                                            memory, options);
   };
-  auto const run_order = [&](auto order) {
-    if constexpr (policy::has_halves) {
-      if (form.halves == 1) return run_form(one, order);
-    }
-    return run_form(two, order);
-  };
-  if constexpr (policy::has_fragments) {
-    if (args.order == x_order::fragments) {
-      return run_order(std::integral_constant<x_order, x_order::fragments>());
-    }
-  }
-  return run_order(std::integral_constant<x_order, x_order::rows>());
+  return detail::sm80::visit_form<Operand, RowTiles>(form, args.order, run_form);
 }
 
 /// Row tiles of the kernel that is emulated: four in the place of kernels over wgmma.

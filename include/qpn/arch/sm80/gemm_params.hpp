@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "qpn/arch/sm80/gemm_policy.hpp"
 #include "qpn/arch/sm80/gemm_program.hpp"
 #include "qpn/detail/gemm_epilogue.hpp"
 #include "qpn/gemm_types.hpp"
+#include "qpn/x_fragments.hpp"
 
 namespace qpn::detail::sm80 {
 
@@ -25,15 +27,34 @@ template <class Operand, int RowTiles, class Format>
   std::int64_t const blocks = row_blocks(args.m, RowTiles);
   int const wanted = choice_of(plan, args.m).registers;
   if (policy::choices.has(wanted)) return {wanted, 2};
-  bool const has_halves = policy::has_halves && plan.problem.act != activation::silu_gate;
+  bool const can_halve = policy::has_halves && plan.problem.act != activation::silu_gate;
   bool const is_beside = args.overlap_previous && args.beside_previous;
-  if (has_halves && ((policy::halves_beside && is_beside) ||
-                     prefers_halves(plan.layout.format, RowTiles, strips, blocks, plan.sm_count))) {
-    return {choose_registers(policy::half_choices, 2 * strips * blocks, plan.layout.ctas,
-                             plan.sm_count),
-            1};
+  bool const halves =
+      can_halve && ((policy::halves_beside && is_beside) ||
+                    prefers_halves(plan.layout.format, RowTiles, strips, blocks, plan.sm_count));
+  int const of_strip = halves ? 1 : 2;
+  return {choose_registers(policy::choices_of(of_strip), strips * blocks * 2 / of_strip,
+                           plan.layout.ctas, plan.sm_count),
+          of_strip};
+}
+
+/// visit(halves, order) with what a launch has of them as std::integral_constants: of those that
+/// there are kernels without candidates for.
+template <class Operand, int RowTiles, class Visitor>
+[[nodiscard]] auto visit_form(launch_form form, x_order order, Visitor const& visit) {
+  using policy = gemm_policy<Operand, RowTiles>;
+  auto const with_order = [&](auto wanted) {
+    if constexpr (policy::has_halves) {
+      if (form.halves == 1) return visit(std::integral_constant<int, 1>(), wanted);
+    }
+    return visit(std::integral_constant<int, 2>(), wanted);
+  };
+  if constexpr (policy::has_fragments) {
+    if (order == x_order::fragments) {
+      return with_order(std::integral_constant<x_order, x_order::fragments>());
+    }
   }
-  return {choose_registers(policy::choices, strips * blocks, plan.layout.ctas, plan.sm_count), 2};
+  return with_order(std::integral_constant<x_order, x_order::rows>());
 }
 
 /// The kernel's parameters of a checked call with at least one row.
